@@ -1,0 +1,148 @@
+"""Every binary layout of matchbox, declared once.
+
+A layout is a list of fields: name, type, what it is. Dtypes, the tables in docs/PROTOCOL.md and
+docs/WAL.md, the printer and the layout tests derive from it; `tests/golden/layouts.txt` freezes it.
+All integers are little-endian unless a layout says `big-endian`. Sizes are asserted at import.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Field(NamedTuple):
+    name: str
+    type: str  # numpy type code: u1 u2 u4 u8 i8, S10, or "40B" for bytes; ">" in front: big-endian
+    text: str
+
+
+class Layout(NamedTuple):
+    """One binary layout. Fields follow one another without padding unless `at` places one."""
+
+    name: str
+    text: str
+    size: int
+    fields: tuple[Field, ...]
+    at: dict[str, int] = {}  # fields that lie over others
+
+    def offsets(self) -> dict[str, int]:
+        """Byte offset of each field, in declaration order."""
+        result, end = {}, 0
+        for field in self.fields:
+            offset = self.at.get(field.name, end)
+            result[field.name] = offset
+            if field.name not in self.at:
+                end = offset + np.dtype(field.type).itemsize
+        return result
+
+    def dtype(self) -> np.dtype:
+        offsets = self.offsets()
+        names = [field.name for field in self.fields]
+        return np.dtype(
+            {
+                "names": names,
+                "formats": [field.type for field in self.fields],
+                "offsets": [offsets[name] for name in names],
+                "itemsize": self.size,
+            }
+        )
+
+
+COMMAND_LAYOUT = Layout(
+    "command",
+    "One command, as in the record. On the wire a cancel is its first 16 bytes; all others are whole.",
+    40,
+    (
+        Field("type", "u1", "`CommandType`"),
+        Field("side", "u1", "enter: 0 buy, 1 sell"),
+        Field("kind_tif", "u1", "enter: `OrderKind` in the low, `Tif` in the high four bits"),
+        Field("flags", "u1", "`CommandFlag` bits"),
+        Field("instrument", "u4", "instrument number from 1; cancel, reduce, replace: 0 for any"),
+        Field("order_id", "u8", "the client's, unique among the account's live orders"),
+        Field("price", "i8", "ticks; any value is legal"),
+        Field("quantity", "i8", "lots; reduce, replace: the new total leaves"),
+        Field("group", "u4", "enter: self-trade group"),
+        Field("login", "u4", "enter: stamped by the decoder"),
+        Field("new_order_id", "u8", "replace: the id from here on, may be the same"),
+        Field("parameter", "u1", "define: `Parameter`; state: `Action`"),
+        Field("value", "i8", "define: the parameter's value"),
+    ),
+    {"new_order_id": 32, "parameter": 1, "value": 16},
+)
+
+RECORD_LAYOUT = Layout(
+    "record",
+    "Ring slot and log record. A record is valid if and only if (1) its checksum matches under the chain, "
+    "(2) its command_sequence is the last plus one, (3) its type is known or ignorable, "
+    "(4) reserved bytes are zero.",
+    64,
+    (
+        Field("checksum", "u4", "CRC-32C of bytes 4-63 seeded with the record before; in the ring: the login"),
+        Field("account", "u4", "stamped by the decoder; 0: trusted raw port or replay"),
+        Field("command_sequence", "u8", "dense from 1 for the life of the log; assigned on append"),
+        Field("time_ns", "u8", "max(last, wall clock), since 1970, stamped once by the decoder"),
+        *COMMAND_LAYOUT.fields,
+    ),
+    {"new_order_id": 56, "parameter": 25, "value": 40},
+)
+
+REPORT_LAYOUT = Layout(
+    "report",
+    "One report: the market order by order, and each order's whole life.",
+    48,
+    (
+        Field("report_sequence", "u8", "dense from 1 for the life of the log"),
+        Field("reference", "u8", "the order: report_sequence of the report that accepted it, for life"),
+        Field("contra", "u8", "executed: the aggressor's reference; else the order_id or selector"),
+        Field("price", "i8", "ticks"),
+        Field("quantity", "i8", "lots"),
+        Field("instrument", "u4", ""),
+        Field("kind", "u1", "`Kind`"),
+        Field("side", "u1", "the order's; executed: the aggressor's"),
+        Field("reason", "u1", "`Reason`"),
+        Field("flags", "u1", "`ReportFlag` bits"),
+    ),
+)
+
+OUTPUT_LAYOUT = Layout(
+    "output",
+    "Report log record: a report and who it is for.",
+    64,
+    (
+        *REPORT_LAYOUT.fields,
+        Field("checksum", "u4", "CRC-32C of bytes 0-47 and 52-63 seeded with the record before; "
+              "before the append: login of the order `reference` names"),
+        Field("resting_account", "u4", "owner of the order that `reference` names"),
+        Field("aggressor_account", "u4", "account of the command"),
+        Field("command", "u4", "low half of the command_sequence that caused it"),
+    ),
+)
+
+MOLD_LAYOUT = Layout(
+    "moldudp64",
+    "Header of a datagram (MoldUDP64 1.0), big-endian. Each message behind it: u16 length, then a report.",
+    20,
+    (
+        Field("stream", "S10", "identity of the report stream (MoldUDP64: session)"),
+        Field("sequence", ">u8", "report_sequence of the first message, or the next one"),
+        Field("count", ">u2", "messages in this datagram; 0: heartbeat; 0xFFFF: end of session"),
+    ),
+)
+
+LAYOUTS = (COMMAND_LAYOUT, RECORD_LAYOUT, REPORT_LAYOUT, OUTPUT_LAYOUT, MOLD_LAYOUT)
+
+COMMAND = COMMAND_LAYOUT.dtype()
+RECORD = RECORD_LAYOUT.dtype()
+REPORT = REPORT_LAYOUT.dtype()
+OUTPUT = OUTPUT_LAYOUT.dtype()
+MOLD = MOLD_LAYOUT.dtype()
+
+COMMAND_BYTES = 40
+CANCEL_BYTES = 16
+RECORD_BYTES = 64
+REPORT_BYTES = 48
+
+assert COMMAND.itemsize == COMMAND_BYTES and RECORD.itemsize == RECORD_BYTES == OUTPUT.itemsize
+assert REPORT.itemsize == REPORT_BYTES and MOLD.itemsize == 20
+assert RECORD_LAYOUT.offsets()["type"] == RECORD_BYTES - COMMAND_BYTES
+assert OUTPUT_LAYOUT.offsets()["checksum"] == REPORT_BYTES
