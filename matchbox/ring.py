@@ -67,7 +67,7 @@ def claim(ring, wanted):
     cursors = ring.cursors
     next = cursors[PRODUCER_NEXT]
     free = cursors[PRODUCER_GATE] + count_of(ring) - next
-    if free < wanted:
+    if free == U(0):
         cursors[PRODUCER_GATE] = load_acquire(cursors, CONSUMER)
         free = cursors[PRODUCER_GATE] + count_of(ring) - next
     return next, min(free, wanted)
@@ -86,7 +86,7 @@ def available(ring, wanted):
     cursors = ring.cursors
     next = cursors[CONSUMER_NEXT]
     ready = cursors[CONSUMER_GATE] - next
-    if ready < wanted:
+    if ready == U(0):
         cursors[CONSUMER_GATE] = load_acquire(cursors, PRODUCER)
         ready = cursors[CONSUMER_GATE] - next
     return next, min(ready, wanted)
