@@ -1,53 +1,45 @@
 """Opens the socket that reports leave by, and lays out the send buffer. Plain Python.
 
     sender = open_publisher("239.1.1.1:5001", "MATCHBOX01")
-    publish(sender.publisher, outbox, first, last)        # kernels of moldudp64.py, on any one thread
+    publish(sender.publisher, outbox, first, last)    # kernels of moldudp64.py, on one thread
     sender.close()
 
-A multicast group is reached through one interface, by default the loopback with a TTL of 0: nothing leaves this
-machine until the user says so. A unicast address follows the routing table. The socket is connected and
-nonblocking. An MTU of the route that is smaller than the configured one counts, so no datagram is fragmented.
+A multicast group is reached through one interface, by default the loopback with a TTL of 0: nothing
+leaves this machine until the user says so. A unicast address follows the routing table. The socket
+is connected and nonblocking. An MTU of the route that is smaller than the configured one counts, so
+no datagram is fragmented.
 """
 
 import ctypes
 import os
 import socket
-from typing import Literal, get_args
-
-import numpy as np
+from typing import Literal, Self, get_args
 
 from matchbox.address import LOOPBACK_INTERFACE, Address, interface_request, parse
 from matchbox.errors import BadInput, Unavailable
-from matchbox.memory import address_of, huge
-from matchbox.publish.moldudp64 import (
+from matchbox.publish.state import (
     HEADER_BYTES,
-    LENGTH_BYTES,
+    IP_UDP_BYTES,
     MESSAGE_BYTES,
-    MESSAGE_HEADER_BYTES,
     MESSAGES_MAX,
-    SOL_UDP,
-    UDP_SEGMENT,
+    STREAM_BYTES,
     Cell,
     Counter,
     Mode,
     Publisher,
     Setting,
+    allocate,
 )
-from matchbox.schema import MOLD_LAYOUT, REPORT_BYTES
+from matchbox.publish.transmit import SOL_UDP, UDP_SEGMENT
 
 Offload = Literal["auto", "gso", "mmsg", "none"]
 
 MTU_DEFAULT = 1500
 MTU_MAX = 65535
-IP_UDP_BYTES = 28  # IPv4 header without options, UDP header
-SEGMENTS_MAX = 64  # UDP_MAX_SEGMENTS of all kernels that know the option
-PAYLOAD_MAX = MTU_MAX - IP_UDP_BYTES
 HEARTBEAT_S_DEFAULT = 1.0
 SEND_BUFFER_DEFAULT = 4 << 20
-STREAM_BYTES = MOLD_LAYOUT.offsets()["sequence"]
 IP_MTU = 14  # Linux; Python's socket module does not name it
 SO_SNDBUFFORCE = 32
-WORD_BYTES = 8
 
 
 def reports_per_datagram(mtu: int) -> int:
@@ -73,9 +65,19 @@ class Sender:
     """
 
     def __init__(
-        self, publisher: Publisher, sock: socket.socket, address: Address, mtu: int, send_buffer: int
+        self,
+        publisher: Publisher,
+        sock: socket.socket,
+        address: Address,
+        mtu: int,
+        send_buffer: int,
     ) -> None:
-        self.publisher, self.address, self.mtu, self.send_buffer = publisher, address, mtu, send_buffer
+        self.publisher, self.address, self.mtu, self.send_buffer = (
+            publisher,
+            address,
+            mtu,
+            send_buffer,
+        )
         self._socket = sock
 
     @property
@@ -93,14 +95,14 @@ class Sender:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Name to value, in `moldudp64.Counter` order; readable while another thread publishes."""
+        """Name to value, in `state.Counter` order; readable while another thread publishes."""
         return {counter.name.lower(): int(self.publisher.counters[counter]) for counter in Counter}
 
     def close(self) -> None:
         """Close the socket. No kernel may run on the publisher any more."""
         self._socket.close()
 
-    def __enter__(self) -> "Sender":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -125,7 +127,7 @@ def open_publisher(
     Args:
         stream: identity of the report stream, up to 10 characters.
         next_sequence: report_sequence of the first report that will be published.
-        interface: name or address of the interface that the group is reached through; default loopback.
+        interface: name or address of the interface that a group is reached through; default lo.
             Not for a unicast address.
         ttl: routers that multicast may pass, and 0 for this machine only.
         loopback: whether subscribers on this machine receive what leaves by an interface.
@@ -182,14 +184,16 @@ def connect(
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, request)
         except OSError as error:
             raise Unavailable(
-                f"interface {interface!r}: {error.strerror}: expected the name or an address of one here"
+                f"interface {interface!r}: {error.strerror}: expected a name or an address of one"
             ) from None
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, int(loopback))
     try:
         sock.connect(where)
     except OSError as error:
-        raise Unavailable(f"{where}: {error.strerror}: expected an address this machine may send to") from None
+        raise Unavailable(
+            f"{where}: {error.strerror}: expected an address this machine may send to"
+        ) from None
 
 
 def grow_send_buffer(sock: socket.socket, size: int) -> int:
@@ -198,13 +202,15 @@ def grow_send_buffer(sock: socket.socket, size: int) -> int:
         sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, size)
     except PermissionError:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
-    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2  # the kernel doubles it for itself
+    return (
+        sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2
+    )  # the kernel doubles it for itself
 
 
 def choose_mode(sock: socket.socket, offload: Offload, segment: int) -> Mode:
     """Probe what the kernel takes, best first. A mode asked for by name is all or nothing.
 
-    A device may still refuse to segment; the first send finds out (`moldudp64.give_up_segmentation`).
+    A device may still refuse to segment; the first send finds out (`give_up_segmentation`).
     """
     if offload in ("auto", "gso"):
         try:
@@ -212,7 +218,9 @@ def choose_mode(sock: socket.socket, offload: Offload, segment: int) -> Mode:
             return Mode.GSO
         except OSError as error:
             if offload == "gso":
-                raise Unavailable(f"offload 'gso': UDP_SEGMENT: {error.strerror}: use 'auto'") from None
+                raise Unavailable(
+                    f"offload 'gso': UDP_SEGMENT: {error.strerror}: use 'auto'"
+                ) from None
     if offload in ("auto", "mmsg"):
         library = ctypes.CDLL(None, use_errno=True)
         if library.sendmmsg(sock.fileno(), None, 0, 0) == 0:
@@ -221,37 +229,3 @@ def choose_mode(sock: socket.socket, offload: Offload, segment: int) -> Mode:
             reason = os.strerror(ctypes.get_errno())
             raise Unavailable(f"offload 'mmsg': sendmmsg: {reason}: use 'auto'")
     return Mode.NONE
-
-
-def allocate(
-    descriptor: int, stream: bytes, next_sequence: int, reports: int, heartbeat_s: float, mode: Mode
-) -> Publisher:
-    """State for the kernels, with all that never changes already in the send buffer."""
-    size = HEADER_BYTES + reports * MESSAGE_BYTES
-    burst = min(SEGMENTS_MAX, PAYLOAD_MAX // size)
-    buffer = huge(burst * size, np.uint8, prefault=True)
-    datagrams = buffer.reshape(burst, size)
-    datagrams[:, :STREAM_BYTES] = np.frombuffer(stream, np.uint8)
-    lengths = datagrams[:, HEADER_BYTES:].reshape(burst, reports, MESSAGE_BYTES)
-    lengths[..., :LENGTH_BYTES] = tuple(REPORT_BYTES.to_bytes(LENGTH_BYTES, "big"))
-
-    vectors = np.zeros((burst, 2), np.uint64)  # address, length
-    vectors[:, 0] = address_of(buffer) + np.arange(burst) * size
-    vectors[:, 1] = size
-    messages = np.zeros((burst, MESSAGE_HEADER_BYTES // WORD_BYTES), np.uint64)
-    messages[:, 2] = address_of(vectors) + np.arange(burst) * vectors.itemsize * 2  # msg_iov
-    messages[:, 3] = 1  # msg_iovlen
-
-    cells = np.zeros(len(Cell), np.uint64)
-    cells[[Cell.NEXT, Cell.QUIET_SEQUENCE]] = next_sequence
-    cells[Cell.MODE] = mode
-    settings = np.zeros(len(Setting), np.int64)
-    settings[Setting.DESCRIPTOR] = descriptor
-    settings[Setting.BUFFER] = address_of(buffer)
-    settings[Setting.MESSAGES] = address_of(messages)
-    settings[Setting.ZERO] = address_of(messages)  # msg_name of the first: null
-    settings[Setting.DATAGRAM_REPORTS] = reports
-    settings[Setting.BURST_DATAGRAMS] = burst
-    settings[Setting.HEARTBEAT_NS] = int(heartbeat_s * 1e9)
-    counters = np.zeros(len(Counter), np.uint64)
-    return Publisher(settings, cells, counters, buffer, messages.reshape(-1), vectors.reshape(-1))
