@@ -1,4 +1,4 @@
-"""Where datagrams go: `GROUP:PORT` and the name of an interface, as the user writes them. Plain Python.
+"""Where datagrams go: `GROUP:PORT` and an interface, as the user writes them. Plain Python.
 
 IPv4 for now. A group is 224.0.0.0 to 239.255.255.255; any other address is one receiver.
 """
@@ -60,6 +60,6 @@ def interface_request(interface: str, group: str = "0.0.0.0") -> bytes:
     except OSError:
         names = ", ".join(name for _, name in socket.if_nameindex())
         raise Unavailable(
-            f"interface {interface!r}: not on this machine: expected one of {names}, or an address of one"
+            f"interface {interface!r}: not on this machine: expected {names}, or an address of one"
         ) from None
     return struct.pack("@4s4si", socket.inet_aton(group), bytes(4), index)
