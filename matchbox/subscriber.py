@@ -265,7 +265,7 @@ def open_socket(address: str, interface: str | None) -> socket.socket:
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
         elif interface is not None:
             raise BadInput(
-                f"interface {interface!r}: {where} is unicast and names its interface itself"
+                f"interface {interface!r}: expected none: {where} is unicast and names it"
             )
         else:
             sock.bind(where)

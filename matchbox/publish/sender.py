@@ -144,7 +144,7 @@ def open_publisher(
     if where.multicast:
         interface = interface or LOOPBACK_INTERFACE
     elif interface is not None:
-        raise BadInput(f"interface {interface!r}: {where} is unicast and follows the routing table")
+        raise BadInput(f"interface {interface!r}: expected none: {where} is unicast and is routed")
     if not 1 <= next_sequence < 1 << 64:
         raise BadInput(f"next_sequence {next_sequence}: expected 1 to 2^64 - 1")
     if not 0 <= ttl <= 255:

@@ -138,7 +138,7 @@ def transmit(publisher, count, size):
         if code == U(0):
             publisher.counters[Counter.DATAGRAMS] += count
             return
-        # A segment above the route's MTU (EINVAL in older kernels); a device without checksums.
+        # Reasons not to segment: a route's smaller MTU, checksums off, a device without them.
         if code != U(EMSGSIZE) and code != U(EINVAL) and code != U(EIO):
             drop(publisher, count, code)
             return
