@@ -246,7 +246,8 @@ class Subscriber:
 
 
 def printable(stream: bytes) -> str:
-    return stream.decode("ascii", "backslashreplace").rstrip()
+    """A stream's name without trailing blanks and with anything unprintable escaped."""
+    return stream.rstrip().decode("latin-1").encode("unicode_escape").decode("ascii")
 
 
 def open_socket(address: str, interface: str | None) -> socket.socket:
