@@ -16,7 +16,6 @@ million when every report comes in a datagram of its own). A malformed datagram 
 and dropped whole. Nothing that arrives raises an exception.
 """
 
-import errno
 import select
 import socket
 import sys
@@ -26,17 +25,22 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from matchbox.address import LOOPBACK_INTERFACE, interface_request, parse
-from matchbox.errors import BadInput, Unavailable
+from matchbox.errors import BadInput
 from matchbox.gaps import Gaps
 from matchbox.inbox import END_OF_SESSION, Datagrams, Inbox
+from matchbox.membership import (
+    SOL_UDP,
+    UDP_GRO,
+    ask_for_trains,
+    grow_receive_buffer,
+    open_socket,
+)
 from matchbox.schema import REPORT
 
+TIMEOUT_S_MAX = 86400
 RECEIVE_BUFFER_DEFAULT = 64 << 20
+RECEIVE_BUFFER_MAX = 1 << 30
 DRAIN_MAX = 1024  # receives before what there is is handed over
-SOL_UDP, UDP_GRO = 17, 104
-SO_RCVBUFFORCE = 33
-IP_MULTICAST_ALL = 49
 ANCILLARY_BYTES = socket.CMSG_SPACE(4)  # the segment size of a train
 HEARTBEAT = 0
 
@@ -95,8 +99,10 @@ class Subscriber:
     ) -> None:
         if from_ is not None and not 1 <= from_ < 1 << 64:
             raise BadInput(f"first sequence {from_}: expected 1 to 2^64 - 1")
-        if timeout is not None and not timeout > 0:
-            raise BadInput(f"timeout {timeout}: expected more than 0 seconds")
+        if timeout is not None and not 0 < timeout <= TIMEOUT_S_MAX:
+            raise BadInput(f"timeout {timeout}: expected above 0 to {TIMEOUT_S_MAX} seconds")
+        if not 1 <= receive_buffer <= RECEIVE_BUFFER_MAX:
+            raise BadInput(f"receive buffer {receive_buffer}: expected 1 to {RECEIVE_BUFFER_MAX}")
         self.timeout, self.on_notice = timeout, on_notice
         self.gaps = Gaps(from_)
         self.ended = ""
@@ -163,15 +169,17 @@ class Subscriber:
         if not self._poll.poll(None if timeout is None else timeout * 1000):
             return None
         self._drain()
-        batches = self._sort_out(self._inbox.parse())
-        self._datagrams += len(self._inbox)
-        self._inbox.clear()
+        try:
+            batches = self._sort_out(self._inbox.parse())
+        finally:
+            self._datagrams += len(self._inbox)
+            self._inbox.clear()
+            self._sources.clear()
         return batches[0] if len(batches) == 1 else np.concatenate([np.empty(0, REPORT), *batches])
 
     def _drain(self) -> None:
         """Move what waits in the socket to the inbox, as far as there is room."""
         inbox, receive = self._inbox, self._socket.recvmsg_into
-        self._sources.clear()
         for _ in range(DRAIN_MAX):
             if inbox.full:
                 break
@@ -248,65 +256,3 @@ class Subscriber:
 def printable(stream: bytes) -> str:
     """A stream's name without trailing blanks and with anything unprintable escaped."""
     return stream.rstrip().decode("latin-1").encode("unicode_escape").decode("ascii")
-
-
-def open_socket(address: str, interface: str | None) -> socket.socket:
-    """A nonblocking socket bound to the group or address. Raises Unavailable, BadInput."""
-    where = parse(address)
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        sock.setblocking(False)
-        if where.multicast:
-            interface = interface or LOOPBACK_INTERFACE
-            request = interface_request(interface, where.host)
-            # Several subscribers share a group; each hears this one only, not all at its port.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
-            sock.bind(where)
-            sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
-        elif interface is not None:
-            raise BadInput(
-                f"interface {interface!r}: expected none: {where} is unicast and names it"
-            )
-        else:
-            sock.bind(where)
-    except OSError as error:
-        sock.close()
-        raise Unavailable(f"{where}: {advice(error, interface)}") from None
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def advice(error: OSError, interface: str | None) -> str:
-    """Why an address cannot be had, and what was expected."""
-    if interface is not None and error.errno in (errno.ENODEV, errno.EADDRNOTAVAIL, errno.EINVAL):
-        return (
-            f"cannot join on {interface!r}: {error.strerror}: expected an interface of this machine"
-        )
-    if error.errno == errno.EADDRINUSE:
-        return "the port is in use: expected one receiver at a unicast address"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return "not an address of this machine: expected one, or a multicast group"
-    return f"{error.strerror}: expected an address this process may receive at"
-
-
-def grow_receive_buffer(sock: socket.socket, size: int) -> int:
-    """Ask for `size` bytes, past the system's limit if permitted. Returns what was granted."""
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, size)
-    except PermissionError:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-    return (
-        sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-    )  # the kernel doubles it for itself
-
-
-def ask_for_trains(sock: socket.socket) -> bool:
-    """Whether the kernel hands over trains of datagrams as they came."""
-    try:
-        sock.setsockopt(SOL_UDP, UDP_GRO, 1)
-    except OSError:
-        return False
-    return True

@@ -73,7 +73,7 @@ def run(first: int, last: int) -> list[int]:
     return list(range(first, last + 1))
 
 
-# -- with the publisher ------------------------------------------------------------------------------
+# -- with the publisher --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offload", ["gso", "mmsg", "none"])
@@ -150,7 +150,7 @@ def test_silence_ends_iteration() -> None:
         assert wire.subscriber.summary.ended == "timeout"
 
 
-# -- gaps ----------------------------------------------------------------------------------------------
+# -- gaps ----------------------------------------------------------------------------------------
 
 
 def test_starts_at_what_comes_first() -> None:
@@ -240,7 +240,7 @@ def test_end_of_session_reveals_a_lost_tail() -> None:
         assert (summary.ended, summary.missing, summary.datagrams) == ("end of session", 2, 3)
 
 
-# -- streams -------------------------------------------------------------------------------------------
+# -- streams -------------------------------------------------------------------------------------
 
 
 def test_stream_changes_and_numbers_run_on() -> None:
@@ -268,7 +268,7 @@ def test_replaced_stream_is_not_followed_back() -> None:
         assert (summary.foreign, summary.stream, summary.ended) == (2, "NEXT", "")
 
 
-# -- malformed -----------------------------------------------------------------------------------------
+# -- malformed -----------------------------------------------------------------------------------
 
 ONE = REPORTS[0].tobytes()
 
@@ -305,6 +305,21 @@ def test_malformed_datagram(message: bytes, told: str) -> None:
         assert len(wire.notices) == 2
 
 
+def test_survives_a_notice_that_raises() -> None:
+    """As when the user interrupts: what had arrived is not handed out again."""
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with relay() as wire:
+        wire.subscriber.on_notice = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            wire.deliver(part(1, 4), part(9, 10))
+        wire.subscriber.on_notice = wire.notices.append
+        assert wire.deliver(part(11, 12), b"") == run(11, 12)
+        assert wire.subscriber.summary.datagrams == 4
+
+
 def test_strange_stream_names_are_printable() -> None:
     with relay() as wire:
         wire.deliver(datagram(b"A\x1b[2J\xff", 1, 0))
@@ -322,7 +337,7 @@ def test_noise_raises_nothing(messages: list[bytes]) -> None:
         assert wire.subscriber.summary.datagrams == len(messages)
 
 
-# -- a bad network, at random --------------------------------------------------------------------------
+# -- a bad network, at random --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trains", [True, False])
@@ -351,7 +366,7 @@ def test_bad_network(trains: bool, seed: int) -> None:
         assert summary.duplicates == sum(min(each, 301 - first) for first in came) - len(found)
 
 
-# -- opening -------------------------------------------------------------------------------------------
+# -- opening -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -365,6 +380,7 @@ def test_bad_network(trains: bool, seed: int) -> None:
         (("203.0.113.7:5001",), Unavailable, "203.0.113.7:5001"),
         (("239.1.1.1:5001", None, 0), BadInput, "first sequence 0"),
         (("239.1.1.1:5001", None, 1, 0.0), BadInput, "timeout 0"),
+        (("239.1.1.1:5001", None, 1, float("inf")), BadInput, "timeout inf"),
     ],
 )
 def test_wrong_arguments(
@@ -383,13 +399,13 @@ def test_port_in_use() -> None:
 
 def test_receive_buffer_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     """Says what it got when the system's limit holds."""
-    monkeypatch.setattr("matchbox.subscriber.SO_RCVBUFFORCE", socket.SO_RCVBUF)
+    monkeypatch.setattr("matchbox.membership.SO_RCVBUFFORCE", socket.SO_RCVBUF)
     with Subscriber(free_address(), receive_buffer=1 << 16) as subscriber:
         assert subscriber.receive_buffer == 1 << 16
 
 
 def test_kernel_without_trains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matchbox.subscriber.UDP_GRO", 9999)
+    monkeypatch.setattr("matchbox.membership.UDP_GRO", 9999)
     with relay() as wire:
         assert not wire.subscriber.trains
         assert wire.deliver(part(1, 10), part(11, 20)) == run(1, 20)

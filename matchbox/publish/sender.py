@@ -37,7 +37,9 @@ Offload = Literal["auto", "gso", "mmsg", "none"]
 MTU_DEFAULT = 1500
 MTU_MAX = 65535
 HEARTBEAT_S_DEFAULT = 1.0
+HEARTBEAT_S_MAX = 3600
 SEND_BUFFER_DEFAULT = 4 << 20
+SEND_BUFFER_MAX = 1 << 30
 IP_MTU = 14  # Linux; Python's socket module does not name it
 SO_SNDBUFFORCE = 32
 
@@ -152,8 +154,10 @@ def open_publisher(
     if mtu > MTU_MAX or reports_per_datagram(mtu) < 1:
         least = IP_UDP_BYTES + HEADER_BYTES + MESSAGE_BYTES
         raise BadInput(f"mtu {mtu}: expected {least} to {MTU_MAX} bytes")
-    if not heartbeat_s > 0:
-        raise BadInput(f"heartbeat_s {heartbeat_s}: expected more than 0 seconds")
+    if not 0 < heartbeat_s <= HEARTBEAT_S_MAX:
+        raise BadInput(f"heartbeat_s {heartbeat_s}: expected above 0 to {HEARTBEAT_S_MAX} seconds")
+    if not 1 <= send_buffer <= SEND_BUFFER_MAX:
+        raise BadInput(f"send_buffer {send_buffer}: expected 1 to {SEND_BUFFER_MAX} bytes")
     if offload not in get_args(Offload):
         raise BadInput(f"offload {offload!r}: expected one of {', '.join(get_args(Offload))}")
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -61,6 +61,9 @@ def send(sender: Sender, entries: np.ndarray) -> None:
         ({"mtu": 65536}, BadInput, "65536"),
         ({"next_sequence": 0}, BadInput, "next_sequence 0"),
         ({"heartbeat_s": 0}, BadInput, "heartbeat_s 0"),
+        ({"heartbeat_s": float("nan")}, BadInput, "nan"),
+        ({"heartbeat_s": float("inf")}, BadInput, "inf"),
+        ({"send_buffer": -1}, BadInput, "send_buffer -1"),
         ({"offload": "magic"}, BadInput, "magic"),
     ],
 )
@@ -155,7 +158,7 @@ def test_a_receiver_that_is_gone(offload: str) -> None:
 
 @pytest.mark.parametrize("offload", ["mmsg", "none"])
 def test_a_full_send_buffer(offload: str) -> None:
-    """Sends are tried a bounded number of times, then counted as dropped; the next ones go out again.
+    """Sends are tried a bounded number of times, then counted as dropped; later ones go out again.
 
     A socket pair that nobody reads stands for a network that does not take what it is given.
     """

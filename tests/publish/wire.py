@@ -1,4 +1,4 @@
-"""What tests of the publication share: addresses of their own, reports, and a naive reader of datagrams."""
+"""What tests of the publication share: their own addresses, reports, a naive writer of datagrams."""
 
 import os
 import socket
