@@ -10,10 +10,11 @@ dropped, and one that comes late, after a gap, is delivered when it comes. Seque
 but for those.
 
 Every wake-up takes all that waits and handles it at once. The kernel is asked for a large receive
-buffer and for whole trains of datagrams (UDP_GRO): a sender's burst then takes one receive
-(measured on two shared cores: 30 million reports a second with trains, 6 million without, and 0.28
-million when every report comes in a datagram of its own). A malformed datagram is counted, named
-and dropped whole. Nothing that arrives raises an exception.
+buffer and for whole trains of datagrams (UDP_GRO): a sender's segmented burst then takes one
+receive. Measured on two shared cores, sender beside it: 23 to 33 million reports a second with
+trains, 5 to 8 million in single full datagrams, 0.28 million with one report in each.
+
+A malformed datagram is counted, named and dropped whole. Nothing that arrives raises an exception.
 """
 
 import select
