@@ -36,3 +36,11 @@ def huge(count: int, dtype: np.typing.DTypeLike, prefault: bool = False) -> np.n
 def address_of(array: np.ndarray) -> int:
     """Address of an array's first byte; the caller keeps the array alive."""
     return array.ctypes.data
+
+
+def sparse(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
+    """A zeroed array on small pages, 4 KiB aligned, for buffers of which few are ever full: it costs what is touched."""
+    dtype = np.dtype(dtype)
+    size = max(count * dtype.itemsize, 1)
+    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(mapping, np.uint8)[: count * dtype.itemsize].view(dtype)
