@@ -1,9 +1,9 @@
-"""The configuration of an exchange: a TOML file, checked whole before anything is opened. Plain Python.
+"""The configuration of an exchange: a TOML file, checked whole at the start. Plain Python.
 
-Every key has a default, so an empty file is a development exchange on loopback. A key that does not
-exist, has the wrong type or is out of range is refused with the file, the key and what was expected;
-nothing is guessed or clipped. Each field declares its own check, and the table in docs/CLI.md is
-made from these declarations.
+Every key has a default, so an empty file is a development exchange on loopback. A key that does
+not exist, has the wrong type or is out of range is refused with the file, the key and what was
+expected; nothing is guessed or clipped. Each field declares its own check, and the tables in
+docs/CLI.md are made from these declarations.
 
     [book]
     orders = 65536
@@ -133,7 +133,7 @@ def parse_listener(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class BookConfig:
-    """Limits of the book. They are in the log's first record: a log keeps those it was made with."""
+    """Limits of the book, kept in the log's first record: a log keeps those it was made with."""
 
     orders: int = whole(ORDERS_DEFAULT, 1, ORDERS_MAX, "live orders at the most")
     levels: int = whole(LEVELS_DEFAULT, 1, LEVELS_MAX, "price levels in use at the most")

@@ -1,0 +1,5 @@
+"""`python -m matchbox` is the `matchbox` command."""
+
+from matchbox.cli import main
+
+main()

@@ -1,0 +1,84 @@
+"""What the commands share to talk to a terminal, or to none.
+
+Results go to stdout, everything about the run to stderr. Progress is drawn on terminals only
+(rich knows NO_COLOR and TERM=dumb); elsewhere each step is one plain line, so a log stays readable.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+Advance = Callable[[int], None]
+
+LONG_COUNT = 100_000
+"""A shorter run is over before anyone has read its progress."""
+
+
+def is_drawable() -> bool:
+    """Whether stderr is a terminal on which lines can be redrawn."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def say(text: str = "") -> None:
+    """A line about the run."""
+    click.echo(text, err=True)
+
+
+@contextmanager
+def step(text: str) -> Iterator[None]:
+    """Something that takes a while and cannot say how far it is."""
+    if not is_drawable():
+        say(text)
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
+
+
+@contextmanager
+def progress(text: str, total: int) -> Iterator[Advance]:
+    """A bar with rate and time left; yields `advance(count)`."""
+    if not is_drawable() or total < LONG_COUNT:
+        if total >= LONG_COUNT:
+            say(f"{text}: {total:,}")
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text(f"{speed:,.0f}/s" if speed else "")
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def shown_path(path: Path) -> str:
+    """A path as a user would write it."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
