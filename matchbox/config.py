@@ -157,7 +157,13 @@ class EntryConfig:
     """Order entry over TCP. Whoever can connect is trusted as the operator account."""
 
     listen: str = listener(ENTRY_DEFAULT, "where raw commands are taken")
-    connections: int = whole(64, 1, 1024, "clients at a time")
+    connections: int = power_of_two(256, 1, 1 << 14, "clients at a time")
+    out_kib: int = whole(
+        1024,
+        1,
+        1 << 20,
+        "reports that may wait for one client, KiB; a client that lets more wait is dropped",
+    )
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,12 @@
 import json
 import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import click
 import numpy as np
 
 from matchbox import printer
-from matchbox.cli.terminal import say
+from matchbox.cli.terminal import say, sigterm_interrupts
 from matchbox.constants import Exit
 from matchbox.subscriber import Subscriber, Summary
 
@@ -37,7 +35,8 @@ def subscribe(
     """Print the reports that GROUP:PORT carries, and what is missing in them.
 
     Ends with the stream, with Ctrl-C, after --count reports or after --timeout quiet seconds, and
-    says on stderr what it has seen. Exit status 1 if reports are missing.
+    says on stderr what it has seen. Exit status 1 if reports are missing, or if fewer than --count
+    came in time.
 
     \b
     Examples:
@@ -50,13 +49,14 @@ def subscribe(
     with Subscriber(address, interface, first, timeout, on_notice=notice) as subscriber:
         say(f"listening at {address}")
         try:
-            with interruptible():
+            with sigterm_interrupts():
                 print_reports(subscriber, line, count)
         except KeyboardInterrupt:
             pass
         summary = subscriber.summary
     say(summary_line(summary))
-    return Exit.CHECK_FAILED if summary.missing else Exit.OK
+    incomplete = count is not None and summary.reports < count and summary.ended == "timeout"
+    return Exit.CHECK_FAILED if summary.missing or incomplete else Exit.OK
 
 
 def notice(text: str) -> None:
@@ -100,20 +100,3 @@ def summary_line(summary: Summary) -> str:
     if summary.ended:
         parts.append(summary.ended)
     return ", ".join(parts)
-
-
-class interruptible:
-    """SIGTERM ends what runs inside as Ctrl-C does: with a summary."""
-
-    def __enter__(self) -> None:
-        import signal
-
-        def interrupt(signum: int, frame: FrameType | None) -> None:
-            raise KeyboardInterrupt
-
-        self._before: Any = signal.signal(signal.SIGTERM, interrupt)
-
-    def __exit__(self, *_: object) -> None:
-        import signal
-
-        signal.signal(signal.SIGTERM, self._before)

@@ -5,10 +5,13 @@ Results go to stdout, everything about the run to stderr. Progress is drawn on t
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Self
 
 import click
 
@@ -76,6 +79,37 @@ def progress(text: str, total: int) -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+class StatusLine:
+    """One line on the terminal that is drawn again and again; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._drawable = is_drawable()
+
+    def show(self, text: str) -> None:
+        if self._drawable:
+            click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.show("")
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM ends what runs inside as Ctrl-C does."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def shown_path(path: Path) -> str:
