@@ -129,13 +129,85 @@ MOLD_LAYOUT = Layout(
     ),
 )
 
-LAYOUTS = (COMMAND_LAYOUT, RECORD_LAYOUT, REPORT_LAYOUT, OUTPUT_LAYOUT, MOLD_LAYOUT)
+SEGMENT_LAYOUT = Layout(
+    "segment",
+    "First block of a log segment: what is known when it is made, and never written again.",
+    4096,
+    (
+        Field("magic", "S8", "`MATCHLOG`"),
+        Field("major", "u2", "another major version: refuse"),
+        Field("minor", "u2", "a newer minor version: read"),
+        Field("kind", "u4", "1: commands, 2: reports"),
+        Field("compatible", "u8", "features that a reader may not know"),
+        Field("read_compatible", "u8", "features that a reader may not know, a writer must"),
+        Field("incompatible", "u8", "features that a reader must know"),
+        Field("log_uuid", "V16", "identity of the log, the same in every segment of both kinds"),
+        Field("boot_id", "V16", "the machine's start in which this segment was made"),
+        Field("segment", "u8", "number, from 1, without holes"),
+        Field("segment_bytes", "u8", "size of the file, this block included"),
+        Field("slot_bytes", "u4", "64"),
+        Field("shard", "u4", "0"),
+        Field("salt", "u4", "random: seeds the checksum of the first record, the link"),
+        Field("reserved", "u4", "0"),
+        Field("created_ns", "u8", "since 1970"),
+        Field("build", "S16", "digest of the compiled sources that made it"),
+        Field("checksum", "u4", "CRC-32C of bytes 0-4091"),
+    ),
+    {"checksum": 4092},
+)
+
+LINK_LAYOUT = Layout(
+    "link",
+    "First record of every segment: joins it to the one before. Takes no sequence.",
+    64,
+    (
+        Field("checksum", "u4", "CRC-32C of bytes 4-63 seeded with the segment's salt; seeds the next record's"),
+        Field("reserved", "u4", "0"),
+        Field("sequence", "u8", "last sequence before this segment"),
+        Field("time_ns", "u8", "0"),
+        Field("type", "u1", "`CommandType.LINK`"),
+        Field("zeros", "V7", "0"),
+        Field("predecessor", "u8", "number of the segment before; 0: none"),
+        Field("epoch", "u8", "which opening of the log made this segment, from 1"),
+        Field("chain", "u8", "checksum of the last record before this segment"),
+        Field("zero", "u8", "0"),
+    ),
+)
+
+GENESIS_LAYOUT = Layout(
+    "genesis",
+    "First record of a log, command 1: every limit that a report can depend on. Yields no report.",
+    64,
+    (
+        *RECORD_LAYOUT.fields[:4],
+        Field("type", "u1", "`CommandType.GENESIS`"),
+        Field("zeros", "V7", "0"),
+        Field("orders", "u8", "live orders at the most"),
+        Field("levels", "u8", "live price levels at the most"),
+        Field("instruments", "u8", "instruments are numbered 1 to this"),
+        Field("zero", "u8", "0"),
+    ),
+)
+
+LAYOUTS = (
+    COMMAND_LAYOUT,
+    RECORD_LAYOUT,
+    REPORT_LAYOUT,
+    OUTPUT_LAYOUT,
+    MOLD_LAYOUT,
+    SEGMENT_LAYOUT,
+    LINK_LAYOUT,
+    GENESIS_LAYOUT,
+)
 
 COMMAND = COMMAND_LAYOUT.dtype()
 RECORD = RECORD_LAYOUT.dtype()
 REPORT = REPORT_LAYOUT.dtype()
 OUTPUT = OUTPUT_LAYOUT.dtype()
 MOLD = MOLD_LAYOUT.dtype()
+SEGMENT = SEGMENT_LAYOUT.dtype()
+LINK = LINK_LAYOUT.dtype()
+GENESIS = GENESIS_LAYOUT.dtype()
 
 COMMAND_BYTES = 40
 CANCEL_BYTES = 16
