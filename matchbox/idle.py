@@ -22,13 +22,21 @@ SPIN_NS = 20_000
 YIELDS = U(20)
 PARK_MS = 10
 
-SINCE, YIELDED = U(0), U(1)
+SINCE, YIELDED, TIMESPEC = U(0), U(1), U(2)
 WORDS = 8
 
 
 def allocate() -> np.ndarray:
-    """One thread's idle state: u64[8]: [0] when the quiet began, ns; [1] yields since then."""
-    return np.zeros(WORDS, np.uint64)
+    """One thread's idle state, u64[8]: when the quiet began (ns), yields since then, address of its [4], [5]."""
+    state = np.zeros(WORDS, np.uint64)
+    state[int(TIMESPEC)] = state[4:].ctypes.data
+    return state
+
+
+@kernel
+def timespec_of(state):
+    """Address of this thread's 16 bytes of scratch for the clock."""
+    return np.int64(state[TIMESPEC])
 
 
 @kernel

@@ -34,6 +34,7 @@ _errno_location = ExternalFunction("__errno_location", _word())
 MSG_DONTWAIT = 0x40
 MSG_NOSIGNAL = 0x4000
 EPOLL_CTL_DEL = 2
+POLLIN = 1
 # struct epoll_event is packed on x86-64 only: u32 events, then the 8 bytes of data.
 EPOLL_EVENT_BYTES = 12 if platform.machine() in ("x86_64", "AMD64") else 16
 EPOLL_DATA_OFFSET = EPOLL_EVENT_BYTES - 8

@@ -1,0 +1,1 @@
+"""What matchbox costs, measured. `python -m bench.streams`, `python -m bench.spine`."""

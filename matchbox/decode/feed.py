@@ -1,0 +1,46 @@
+"""A file as a source of commands: its records into the ring, with the times they have. Kernels."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from matchbox.atomics import U, store_release
+from matchbox.jit import kernel
+from matchbox.ring import claim, mask_of, publish
+
+POSITION, COUNT = U(0), U(1)
+
+
+class Source(NamedTuple):
+    words: np.ndarray  # u64: records, eight words each
+    cells: np.ndarray  # u64[8]: records fed so far (the feeder's, read by anyone); how many there are
+
+
+def source(records: np.ndarray) -> Source:
+    """RECORD[n], as `files.read` gives them, as a source. They are not copied."""
+    cells = np.zeros(8, np.uint64)
+    cells[int(COUNT)] = records.size
+    return Source(records.view(np.uint64).reshape(-1), cells)
+
+
+def fed(from_source: Source) -> int:
+    """Records that are in the ring or beyond."""
+    return int(from_source.cells[int(POSITION)])
+
+
+@kernel
+def feed_step(source, ring, limit):
+    """Copy at most `limit` records into the ring, as far as it has room. Returns how many."""
+    words, cells, slots = source.words, source.cells, ring.slots
+    position = cells[POSITION]
+    next, count = claim(ring, min(limit, cells[COUNT] - position))
+    if count == U(0):
+        return count
+    mask = mask_of(ring)
+    for i in range(count):
+        at, to = (position + U(i)) << U(3), ((next + U(i)) & mask) << U(3)
+        for word in range(8):
+            slots[to + U(word)] = words[at + U(word)]
+    store_release(cells, POSITION, position + count)
+    publish(ring, next + count)
+    return count
