@@ -120,6 +120,7 @@ class Reason(IntEnum):
 
     BAD_TYPE = 96  # the first byte is no command's; the connection is closed
     TRUNCATED = 97  # the connection ended inside a command
+    CONNECTIONS_FULL = 98  # no room for a further connection; it is closed
 
 
 class ReportFlag(IntEnum):
