@@ -28,7 +28,8 @@ A slot's life:
     5  decoder  sees DRAINED and the client's own end, or its time is up: closes the descriptor, stores CLOSED = login.
 
 A client that must go (reports it did not read, a failed send) is dropped by the matcher: it stores why, then DROPPED =
-login, and shuts both directions, which wakes the decoder; 3 to 5 follow. Nobody waits for anybody at any step.
+login, and shuts both directions, which wakes the decoder; 3 to 5 follow. What a client sent before it went away
+without reading its reports is still executed; of one that was too slow nothing more is. Nobody waits for anybody.
 
 Both epolls are edge triggered and their events carry the login: an event for a slot's former life is told apart.
 The matcher's epoll (`OUT_EPOLL`: a socket can be written again) is itself in the decoder's, so that a thread which
@@ -150,7 +151,7 @@ COUNTERS = 16
 class Setting(IntEnum):
     """Index in `Connections.settings`."""
 
-    CAPACITY = 0  # slots, a power of two
+    CAPACITY = 0  # slots, a power of two; logins differ by it
     IN_EPOLL = 1
     OUT_EPOLL = 2
     IN_BUFFERS = 3  # addresses; slot s has IN_BYTES at IN_BUFFERS + s * IN_BYTES
@@ -161,10 +162,11 @@ class Setting(IntEnum):
     TIMESPEC = 8  # address of 16 bytes, the decoder's
     EVENT = 9  # address of one epoll event, control's
     GENERATION = 10  # of the first logins
+    CONNECTIONS = 11  # slots in use at the most
 
 
 class Connections(NamedTuple):
-    settings: np.ndarray  # i64[11], by `Setting`, constant
+    settings: np.ndarray  # i64[12], by `Setting`, constant
     control: np.ndarray  # u64[capacity * 8]
     intake: np.ndarray  # u64[capacity * 8]
     endings: np.ndarray  # u64[capacity * 8]
@@ -185,7 +187,7 @@ class Connections(NamedTuple):
 
 
 def allocate(
-    capacity: int = CONNECTIONS_MAX,
+    count: int = CONNECTIONS_MAX,
     out_bytes: int = OUT_BYTES_DEFAULT,
     last_login: int = 0,
     last_time_ns: int = 0,
@@ -193,15 +195,16 @@ def allocate(
     """An empty table with its two epolls, until `free`.
 
     Args:
-        capacity: connections at the same time, a power of two.
+        count: connections at the same time. The capacity is the next power of two.
         out_bytes: reports that may wait for one client, rounded down to whole reports.
         last_login: the largest login in the log so far.
         last_time_ns: time of the last command in the log; stamps never go back behind it.
     Raises:
         BadInput: a value is out of its range, or the log's logins are used up.
     """
-    if not 1 <= capacity <= CONNECTIONS_LIMIT or capacity & (capacity - 1):
-        raise BadInput(f"connections {capacity}: expected a power of two up to {CONNECTIONS_LIMIT}")
+    if not 1 <= count <= CONNECTIONS_LIMIT:
+        raise BadInput(f"connections {count}: expected 1 to {CONNECTIONS_LIMIT}")
+    capacity = 1 << (count - 1).bit_length()
     if out_bytes < 4 * REPORT_BYTES:
         raise BadInput(f"out_bytes {out_bytes}: expected {4 * REPORT_BYTES} or more")
     generation = last_login // capacity + 1
@@ -214,7 +217,7 @@ def allocate(
     in_epoll, out_epoll = open_epolls()
 
     settings = np.zeros(len(Setting), np.int64)
-    settings[Setting.CAPACITY] = capacity
+    settings[Setting.CAPACITY], settings[Setting.CONNECTIONS] = capacity, count
     settings[Setting.IN_EPOLL], settings[Setting.OUT_EPOLL] = in_epoll, out_epoll
     settings[Setting.IN_BUFFERS] = address_of(in_buffers)
     settings[Setting.OUT_BUFFERS] = address_of(out_buffers)

@@ -230,8 +230,19 @@ def decode(connections, ring, slot):
 
 
 @kernel
+def cause_of_drop(connections, at):
+    """Why the matcher has dropped this connection; Ending.NONE if it has not."""
+    dropped = load_acquire(connections.progress, at + DROPPED) == connections.intake[at + LOGIN]
+    return connections.progress[at + CAUSE] if dropped else U(Ending.NONE)
+
+
+@kernel
 def end_input(connections, ring, slot, reason):
     """Tell the matcher that no command of this connection follows, and why."""
+    # Where a send has failed, what recv says afterwards is only its consequence.
+    cause = cause_of_drop(connections, slot << LINE_SHIFT)
+    if cause != U(Ending.NONE):
+        reason = cause
     intake, endings, at = connections.intake, connections.endings, slot << LINE_SHIFT
     settings, cells = connections.settings, connections.cells
     buffer = settings[Setting.IN_BUFFERS] + np.int64(slot) * IN_BYTES
@@ -287,8 +298,8 @@ def serve(connections, ring, slot):
         else:
             remove(ready, slot)
         return U(0)
-    if load_acquire(connections.progress, at + DROPPED) == intake[at + LOGIN]:
-        end_input(connections, ring, slot, connections.progress[at + CAUSE])
+    if cause_of_drop(connections, at) == U(Ending.SLOW):
+        end_input(connections, ring, slot, U(Ending.SLOW))
         return U(1)
     drained_socket = False
     if phase == U(Phase.OPEN):

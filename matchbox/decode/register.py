@@ -53,7 +53,7 @@ def register(connections, descriptor, account):
     """
     settings, control = connections.settings, connections.control
     slot = U(0)
-    while slot < U(settings[Setting.CAPACITY]):
+    while slot < U(settings[Setting.CONNECTIONS]):
         login = next_login(connections, slot)
         if login != NO_LOGIN:
             at = slot << LINE_SHIFT
