@@ -27,7 +27,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(autouse=True)
-def own_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_environment(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No test sees the user's state, settings or terminal."""
     for name in [name for name in os.environ if name.startswith("MATCHBOX_")]:
         if name != "MATCHBOX_CACHE_DIR":
