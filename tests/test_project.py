@@ -18,7 +18,7 @@ FUNCTION_LINES_MAX = 100
 
 WITHOUT_COMPILER = [
     "matchbox",
-    "matchbox.cli.main",
+    "matchbox.cli.group",
     "matchbox.cli.subscribe",
     "matchbox.cli.version",
     "matchbox.cli.serve",
@@ -47,7 +47,7 @@ def test_imports_no_compiler(module: str) -> None:
 
 def test_help_imports_little() -> None:
     """It answers at once."""
-    code = "import sys; from matchbox.cli.main import run; run(['--help']); print(*sys.modules)"
+    code = "import sys; from matchbox.cli.group import run; run(['--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "click" in loaded

@@ -1,5 +1,5 @@
 """The command line. `main` is the `matchbox` command; each subcommand is a module of its own."""
 
-from matchbox.cli.main import main
+from matchbox.cli.group import main
 
 __all__ = ["main"]

@@ -81,9 +81,13 @@ def abandon_output() -> int:
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line; returns its exit status."""
     try:
-        result = group.main(arguments, prog_name="matchbox", standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        with group.make_context("matchbox", list(given)) as context:
+            result = group.invoke(context)
         sys.stdout.flush()
         return result if isinstance(result, int) else Exit.OK
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return Exit.USAGE
