@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from matchbox.atomics import U
 from matchbox.errors import BadInput, MatchboxError, Unavailable
-from matchbox.publish.moldudp64 import end_of_stream, heartbeat, publish
 from matchbox.publish.sender import open_publisher
 from matchbox.publish.state import Fault
 from matchbox.subscriber import Subscriber
+from tests.publish.entries import end_of_stream, heartbeat, publish
 from tests.publish.wire import (
     address_of,
     datagram,

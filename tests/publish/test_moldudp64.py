@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from matchbox.atomics import U
 from matchbox.constants import Kind, Reason, ReportFlag
-from matchbox.publish.moldudp64 import end_of_stream, heartbeat, publish
 from matchbox.publish.sender import Sender, open_publisher
 from matchbox.publish.state import Cell, Fault
 from matchbox.schema import OUTPUT
+from tests.publish.entries import end_of_stream, heartbeat, publish
 from tests.publish.wire import (
     address_of,
     datagrams,

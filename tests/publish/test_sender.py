@@ -8,10 +8,10 @@ import pytest
 from matchbox.atomics import U
 from matchbox.errors import BadInput, MatchboxError, Unavailable
 from matchbox.publish import sender as sender_module
-from matchbox.publish.moldudp64 import end_of_stream, heartbeat, publish
 from matchbox.publish.sender import Sender, open_publisher, reports_per_datagram
 from matchbox.publish.state import Fault, Setting
 from matchbox.publish.transmit import RETRIES, SOL_UDP, UDP_SEGMENT
+from tests.publish.entries import end_of_stream, heartbeat, publish
 from tests.publish.wire import (
     address_of,
     datagrams,
