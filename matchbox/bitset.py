@@ -1,7 +1,7 @@
 """Sets of slots as bits: slot `s` is bit `s & 63` of word `s >> 6`. Kernels.
 
-What a step has to look at (connections that can be read, that have reports waiting) is a set, so an idle
-connection costs nothing and a full table costs a few words. One thread owns a set.
+What a step has to look at (connections that can be read, that have reports waiting) is a set, so an
+idle connection costs nothing, and a full table a few words. A set belongs to one thread.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from matchbox.memory import sparse
 
 
 def allocate(capacity: int) -> np.ndarray:
-    """An empty set of slots below `capacity`: u64[ceil(capacity / 64)], on cache lines of its own."""
+    """An empty set of slots below `capacity`, u64[ceil(capacity / 64)], on lines of its own."""
     return sparse(-(-capacity // 64), np.uint64)
 
 

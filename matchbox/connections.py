@@ -1,43 +1,49 @@
-"""The table of order entry connections: what three threads know of each TCP client, and who may write what.
+"""The table of order entry connections: what three threads know of each TCP client. Plain Python.
 
-A connection has a *slot* for as long as it lives and a *login* for ever: u32, `generation * capacity + slot`, so
-the slot is `login & (capacity - 1)`. 0 is none. Logins are not reused within a log: recovery passes the largest
-it has read, and every login given out is larger.
+A connection has a *slot* while it lives and a *login* for ever: u32, generation * capacity + slot,
+so the slot is `login & (capacity - 1)`. 0 is none. No login is given out twice in a log: recovery
+passes the largest one it has read, and every new one is larger.
 
-Three owners; each writes its own cells only, all on cache lines of their own. What another one reads is
-stored last, with a release, and holds a login, so that a slot's former life is never mistaken for this one:
+There are three owners, and each writes its own cells only, on cache lines of their own. What others
+read is stored with a release, after all that belongs to it, and holds a login, so that a slot's
+former life is never mistaken for this one:
 
-    owner     array      cells of a slot (8 words)                              read by
-    control   control    OPENED login (release), descriptor, account            decoder, matcher
-    decoder   intake     buffer, position in the client's stream, `Phase`       -
-              endings    ENDED login (release), position, how and where         matcher
-                         CLOSED login (release)                                 control
-    matcher   outs       out buffer, `Fate`                                     -
-              progress   BACKLOG (release), DROPPED and DRAINED login (release) decoder
+    owner     array     cells of a slot (8 words)                                 read by
+    control   control   OPENED login (release); descriptor, account               decoder, matcher
+    decoder   intake    in buffer, place in the client's stream, `Phase`          -
+              endings   ENDED login (release); position, why and where            matcher
+                        CLOSED login (release)                                    control
+    matcher   outs      out buffer, `Fate`                                        -
+              progress  BACKLOG (release); DROPPED login (release), its cause     decoder
+                        DRAINED login (release)                                   decoder
 
-A slot's life:
+The life of a connection:
 
-    1  control  finds OPENED == CLOSED, stores descriptor and account, then OPENED = login, and only then registers the
-                descriptor with both epolls. It never touches the descriptor again.
-    2  decoder  gets the first event of `login`, reads OPENED, takes the connection over. Its commands carry the login,
-                by which the matcher takes it over at the first of them.
-    3  decoder  meets the end of input (or a bad message): stores how, and the ring position after the last command,
-                then ENDED = login, then raises the count of endings. From here it discards what the client sends.
-    4  matcher  sees the count, and once it is past that position sends what waits, a last reject if there is one to make,
-                shuts the sending side, and stores DRAINED = login. It never touches the descriptor again.
-    5  decoder  sees DRAINED and the client's own end, or its time is up: closes the descriptor, stores CLOSED = login.
+    1  control  takes the lowest free slot (OPENED == CLOSED), stores descriptor and account, then
+                OPENED = login, and only then registers the descriptor with both epolls. From here
+                on the descriptor is not control's.
+    2  decoder  gets the first event of `login`, reads OPENED and takes the connection over. All its
+                commands carry the login; at the first one the matcher takes it over too.
+    3  decoder  meets the end of the input, or a bad message: stores why, and the ring position that
+                follows the last command, then ENDED = login, then raises the count of endings.
+    4  matcher  sees the count. Past that position it sends what waits, and a reject if there is one
+                to make, shuts the sending side, and stores DRAINED = login. From here on it does
+                not touch the descriptor.
+    5  decoder  sees DRAINED, and the client's own end or that its time is up: closes the
+                descriptor, stores CLOSED = login. The slot is free.
 
-A client that must go (reports it did not read, a failed send) is dropped by the matcher: it stores why, then DROPPED =
-login, and shuts both directions, which wakes the decoder; 3 to 5 follow. What a client sent before it went away
-without reading its reports is still executed; of one that was too slow nothing more is. Nobody waits for anybody.
+A client that must go (it did not read its reports, or a send failed) is dropped by the matcher: it
+stores why, then DROPPED = login, and shuts both directions. That wakes the decoder; 3 to 5 follow.
+What a client sent before it went away is executed; of one that was too slow nothing more is taken.
+Nobody waits for anybody in any step.
 
-Both epolls are edge triggered and their events carry the login: an event for a slot's former life is told apart.
-The matcher's epoll (`OUT_EPOLL`: a socket can be written again) is itself in the decoder's, so that a thread which
-does both blocks in one place; a matcher on its own may poll `OUT_EPOLL` where it parks.
+Both epolls are edge triggered, and their events carry the login. The matcher's tells which sockets
+can be written again. It is itself in the decoder's, so that a thread which does both waits in one
+place. A matcher on a thread of its own may poll `OUT_EPOLL` where it parks.
 
-Memory is bounded: capacity * (64 KiB + out_bytes), by default 256 * (64 KiB + 1 MiB) = 272 MiB of address
-space, of which only touched pages are real. A buffer that runs empty starts again at its first byte, so a connection whose
-client keeps up uses a few pages. The lowest free slot is taken first.
+Memory is bounded by capacity * (64 KiB + out_bytes): by default 256 * (64 KiB + 1 MiB) = 272 MiB of
+addresses, of which only pages that were touched are real. A buffer that runs empty starts again at
+its first byte, so a client that keeps up costs a few pages.
 """
 
 import ctypes
@@ -52,8 +58,9 @@ import numpy as np
 from matchbox import bitset
 from matchbox.atomics import U
 from matchbox.errors import BadInput
+from matchbox.jit import kernel
 from matchbox.libc import EPOLL_EVENT_BYTES
-from matchbox.memory import address_of, huge, sparse
+from matchbox.memory import address_of, sparse
 from matchbox.schema import COMMAND_BYTES, REPORT_BYTES
 
 CONNECTIONS_MAX = 256
@@ -74,14 +81,16 @@ assert 1 << int(LINE_SHIFT) == LINE_WORDS
 # control
 OPENED, DESCRIPTOR, ACCOUNT = U(0), U(1), U(2)
 
-# intake; DESCRIPTOR as in control. Bytes [START, END) of the slot's buffer are received and not yet decoded, the first
-# of them is byte TAKEN of what the client has sent. STAMP: login, account in the high half. DEADLINE: steady ns.
+# intake; DESCRIPTOR as in control. Bytes [START, END) of the buffer were received and not decoded
+# yet; the first of them is byte TAKEN of all that the client has sent. STAMP: login, account in the
+# high half. DEADLINE: steady ns.
 LOGIN, STAMP, START, END, TAKEN, PHASE, DEADLINE = U(0), U(2), U(3), U(4), U(5), U(6), U(7)
 
 # endings
 ENDED, POSITION, REASON, TYPE, OFFSET, CLOSED = U(0), U(1), U(2), U(3), U(4), U(5)
 
-# outs; LOGIN and DESCRIPTOR as in intake. FILL bytes from READ on wait to be sent; WRITE is where the next report goes.
+# outs; LOGIN and DESCRIPTOR as in intake. FILL bytes from READ on wait to be sent; the next report
+# goes to WRITE.
 WRITE, READ, FILL, FATE = U(2), U(3), U(4), U(5)
 
 # progress
@@ -97,7 +106,7 @@ class Phase(IntEnum):
 
     CLOSED = 0
     OPEN = 1
-    HELD = 2  # whole messages wait in the buffer, for room in the ring or for the client to read its reports
+    HELD = 2  # whole messages wait in the buffer, for room in the ring or for reports
     ENDED = 3  # no further command; what comes is discarded
     LINGERING = 4  # the same, and the matcher has drained it
     SILENT = 5  # nothing more can come
@@ -212,7 +221,8 @@ def allocate(
         raise BadInput(f"login {last_login}: this log has no logins left: start a new one")
     out_bytes -= out_bytes % REPORT_BYTES
     scratch = sparse(SCRATCH_BYTES, np.uint8)
-    in_buffers = sparse(capacity * IN_BYTES + COMMAND_BYTES, np.uint8)  # a cancel is read as if whole
+    # The last message of a buffer is read as if it were whole, even a cancel.
+    in_buffers = sparse(capacity * IN_BYTES + COMMAND_BYTES, np.uint8)
     out_buffers = sparse(capacity * out_bytes, np.uint8)
     in_epoll, out_epoll = open_epolls()
 
@@ -231,22 +241,38 @@ def allocate(
     def lines() -> np.ndarray:
         return sparse(capacity * LINE_WORDS, np.uint64)
 
-    cells = huge(CELL_WORDS, np.uint64)
+    cells = sparse(CELL_WORDS, np.uint64)
     cells[int(LAST_TIME_NS)] = last_time_ns
     return Connections(
-        settings,
-        *(lines() for _ in range(5)),
-        cells,
-        *(bitset.allocate(capacity) for _ in range(6)),
-        *(huge(COUNTERS, np.uint64) for _ in range(2)),
-        scratch,
-        in_buffers,
-        out_buffers,
+        settings=settings,
+        control=lines(),
+        intake=lines(),
+        endings=lines(),
+        outs=lines(),
+        progress=lines(),
+        cells=cells,
+        ready=bitset.allocate(capacity),
+        hung=bitset.allocate(capacity),
+        ended=bitset.allocate(capacity),
+        waiting=bitset.allocate(capacity),
+        blocked=bitset.allocate(capacity),
+        leaving=bitset.allocate(capacity),
+        decode_counters=sparse(COUNTERS, np.uint64),
+        own_counters=sparse(COUNTERS, np.uint64),
+        scratch=scratch,
+        in_buffers=in_buffers,
+        out_buffers=out_buffers,
     )
 
 
+@kernel
+def slot_of(connections, login):
+    """The slot that a login has, or had."""
+    return login & U(connections.settings[Setting.CAPACITY] - 1)
+
+
 def open_epolls() -> tuple[int, int]:
-    """The decoder's epoll and the matcher's, the second one registered with the first (data 0: no login)."""
+    """The decoder's epoll and the matcher's, which is registered with it under login 0."""
     with select.epoll() as inner, select.epoll() as outer:
         in_epoll, out_epoll = os.dup(inner.fileno()), os.dup(outer.fileno())
     event = bytearray(EPOLL_EVENT_BYTES)
@@ -261,51 +287,3 @@ def free(connections: Connections) -> None:
     """Close the two epolls. No kernel may run on the table any more."""
     os.close(int(connections.settings[Setting.IN_EPOLL]))
     os.close(int(connections.settings[Setting.OUT_EPOLL]))
-
-
-class Status(NamedTuple):
-    """One row of the table, as control may see it at any time."""
-
-    slot: int
-    login: int
-    account: int
-    descriptor: int  # -1 once closed
-    backlog: int  # bytes of reports waiting in the out buffer
-    ending: Ending  # NONE while it lives
-
-
-def statuses(connections: Connections) -> list[Status]:
-    """Every slot that was ever used, with its newest connection."""
-    rows = []
-    for slot in np.flatnonzero(connections.control[int(OPENED) :: LINE_WORDS]):
-        control, endings, progress = (
-            array[slot * LINE_WORDS : (slot + 1) * LINE_WORDS]
-            for array in (connections.control, connections.endings, connections.progress)
-        )
-        login = int(control[int(OPENED)])
-        ended = int(endings[int(ENDED)]) == login
-        closed = int(endings[int(CLOSED)]) == login
-        rows.append(
-            Status(
-                int(slot),
-                login,
-                int(control[int(ACCOUNT)]),
-                -1 if closed else int(control[int(DESCRIPTOR)]),
-                int(progress[int(BACKLOG)]),
-                Ending(int(endings[int(REASON)])) if ended else Ending.NONE,
-            )
-        )
-    return rows
-
-
-def open_descriptors(connections: Connections) -> list[int]:
-    """Descriptors that the data plane still holds."""
-    return [status.descriptor for status in statuses(connections) if status.descriptor >= 0]
-
-
-def counters(connections: Connections) -> dict[str, int]:
-    """Name to value; readable while the data plane runs."""
-    decode, own = connections.decode_counters, connections.own_counters
-    values = {c.name.lower(): int(decode[c]) for c in DecodeCounter if c != DecodeCounter.CLOSED}
-    values |= {f"closed_{e.name.lower()}": int(decode[DecodeCounter.CLOSED + e]) for e in Ending if e}
-    return values | {f"own_{c.name.lower()}": int(own[c]) for c in OwnCounter}

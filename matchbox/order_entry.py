@@ -1,12 +1,13 @@
-"""Order entry's listener: accepts TCP clients and hands each to the data plane for good. Plain Python.
+"""Order entry's listener: accepts TCP clients and hands them to the data plane. Plain Python.
 
-    entry = OrderEntry(("127.0.0.1", 9001), connections)    # the port is open, nobody is accepted yet
-    entry.start()                                           # on a thread of its own
-    entry.stop()                                            # no further client
-    entry.close()                                           # when the data plane's threads have ended
+    entry = OrderEntry(("127.0.0.1", 9001), connections)  # the port is open, nobody accepted yet
+    entry.start()                                         # on a thread of its own
+    entry.stop()                                          # no further client
+    entry.close()                                         # once the data plane's threads have ended
 
-A client that finds the table full gets one report, rejected with report_sequence 0 and reason CONNECTIONS_FULL,
-and is closed in order: its bytes are read and forgotten until it has closed too, for a short time.
+A client that finds the table full gets one report, rejected with report_sequence 0 and reason
+CONNECTIONS_FULL, and is closed in order: its bytes are read and forgotten until it has closed too,
+for a short time.
 """
 
 import errno
@@ -19,7 +20,8 @@ from collections import deque
 import numpy as np
 
 from matchbox.atomics import U
-from matchbox.connections import Connections, free, statuses
+from matchbox.clients import statuses
+from matchbox.connections import Connections, free
 from matchbox.constants import OPERATOR_ACCOUNT, Kind, Reason, ReportFlag
 from matchbox.decode.register import NO_LOGIN, register
 from matchbox.errors import Unavailable
@@ -43,7 +45,7 @@ def refusal(reason: Reason) -> bytes:
 
 
 class Parting:
-    """Sockets to be closed in order: all was sent, so wait until the client has closed too, for a limited time."""
+    """Sockets to be closed in order: all was sent; wait a while for the clients to close too."""
 
     def __init__(self, linger_s: float) -> None:
         self._linger_s = linger_s
@@ -77,7 +79,9 @@ class Parting:
             self._selector.unregister(key.fileobj)
             key.fileobj.close()  # type: ignore[union-attr]
         now = time.monotonic()
-        while self._deadlines and (self._deadlines[0][0] < now or self._deadlines[0][1].fileno() < 0):
+        while self._deadlines and (
+            self._deadlines[0][0] < now or self._deadlines[0][1].fileno() < 0
+        ):
             self.close_oldest()
 
     def close_oldest(self) -> None:
@@ -108,7 +112,9 @@ class OrderEntry:
             self._listener = socket.create_server(listen, backlog=BACKLOG)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise Unavailable(f"{listen[0]}:{listen[1]}: {reason}: expected a free port here") from None
+            raise Unavailable(
+                f"{listen[0]}:{listen[1]}: {reason}: expected a free port here"
+            ) from None
         self._listener.setblocking(False)
         self.address: tuple[str, int] = self._listener.getsockname()
         self.accepted = self.refused = self.failed = 0
@@ -119,7 +125,8 @@ class OrderEntry:
         self._thread = threading.Thread(target=self._run, name="order-entry", daemon=True)
 
     def start(self) -> None:
-        # Compiled here, so that the first client does not wait for it. Registers nothing: descriptor -1.
+        """Accept clients from now on."""
+        # Compiles, so that the first client does not wait for it. Registers nothing: descriptor -1.
         assert register(self._connections, -1, U(0)) == NO_LOGIN
         self._thread.start()
 
@@ -136,8 +143,8 @@ class OrderEntry:
     def close(self, linger_s: float = CLOSE_LINGER_S) -> int:
         """Close every connection, and the table. The data plane's threads have ended.
 
-        Clients who have been sent all their reports see an end of stream, the others a reset: nobody takes an
-        incomplete stream for a complete one. Returns the number of the latter.
+        Clients who were sent all their reports see an end of stream, the others a reset: nobody
+        takes an incomplete stream for a complete one. Returns how many were reset.
         """
         parting, reset = Parting(linger_s), 0
         for status in statuses(self._connections):

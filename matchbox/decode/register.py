@@ -1,4 +1,7 @@
-"""How an accepted connection enters the data plane. Control's kernel; see connections.py for who owns what."""
+"""How an accepted connection enters the data plane. Kernels, on control's thread.
+
+connections.py has the steps; this is the first.
+"""
 
 import select
 
@@ -26,7 +29,7 @@ OUT_EVENTS = U(select.EPOLLOUT | select.EPOLLET)
 
 @kernel
 def next_login(connections, slot):
-    """The login that would be this slot's next one, NO_LOGIN if the slot is in use or has none left."""
+    """What this slot's next login would be; NO_LOGIN if it is in use or has none left."""
     settings, at = connections.settings, slot << LINE_SHIFT
     opened = connections.control[at + OPENED]
     if opened == NO_LOGIN:
@@ -48,8 +51,8 @@ def watch(connections, epoll, operation, descriptor, events, login):
 def register(connections, descriptor, account):
     """Hand a connected socket over for good, in the lowest free slot.
 
-    Returns its login, u64; NO_LOGIN if the table is full or the system has no room for another watch: then
-    the descriptor is still the caller's.
+    Returns its login, u64; NO_LOGIN if the table is full or the system has no room for a further
+    watch: then the descriptor is still the caller's.
     """
     settings, control = connections.settings, connections.control
     slot = U(0)
@@ -61,12 +64,12 @@ def register(connections, descriptor, account):
             control[at + DESCRIPTOR] = U(descriptor)
             control[at + ACCOUNT] = U(account)
             store_release(control, at + OPENED, login)
-            out_epoll = settings[Setting.OUT_EPOLL]
+            in_epoll, out_epoll = settings[Setting.IN_EPOLL], settings[Setting.OUT_EPOLL]
             if watch(connections, out_epoll, EPOLL_CTL_ADD, descriptor, OUT_EVENTS, login):
-                if watch(connections, settings[Setting.IN_EPOLL], EPOLL_CTL_ADD, descriptor, IN_EVENTS, login):
+                if watch(connections, in_epoll, EPOLL_CTL_ADD, descriptor, IN_EVENTS, login):
                     return login
                 watch(connections, out_epoll, EPOLL_CTL_DEL, descriptor, OUT_EVENTS, login)
-            # No event of this login was or will be seen by the decoder, so nobody has taken it over.
+            # The decoder will see no event of this login, so nobody has taken it over.
             control[at + OPENED] = before
             return NO_LOGIN
         slot += U(1)

@@ -1,15 +1,15 @@
-"""A stand-in for the engine between decode and own reports, as kernels: what tests of order entry run.
+"""A stand-in for the engine between decode and own reports, as kernels, for tests of order entry.
 
-Every command makes one report: kind ACCEPTED, its own sequence as reference, contra the order_id, instrument as sent.
-If its `price` is not 0 it is a login, and a second report, EXECUTED, names an order of that login. `quantity` is
-echoed, as is the type in `side`. So a test knows from the commands alone who must get which bytes.
+Every command makes one report: kind ACCEPTED, reference its own sequence, contra the order_id, side
+the command's type, instrument and quantity as sent. A `price` that is not 0 is a login: a second
+report, EXECUTED, names an order of that login. So a test knows from the commands alone who must get
+which bytes.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from matchbox import connections as table
 from matchbox import ring as rings
 from matchbox.atomics import U, load_acquire, pause
 from matchbox.connections import Connections
@@ -50,7 +50,7 @@ def desk(connections: Connections, slots: int = 1 << 10, keep: int = 1 << 12) ->
 
 @kernel
 def match(desk, first, last):
-    """Make the reports of the commands at ring positions [first, last) in the outbox. Returns how many."""
+    """Make the reports of ring positions [first, last) in the outbox. Returns how many."""
     slots, outbox, cells = desk.ring.slots, desk.outbox, desk.cells
     made, position = U(0), first
     while position < last:

@@ -1,5 +1,7 @@
 """Bytes to records: every way a stream can be cut, ended or wrong, on both thread layouts."""
 
+import itertools
+import random
 import socket
 import struct
 import threading
@@ -10,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matchbox.connections import Ending, allocate, free, statuses
+from matchbox.clients import statuses
+from matchbox.connections import Ending, allocate, free
 from matchbox.constants import CommandType, Kind, Reason, ReportFlag
 from matchbox.errors import BadInput
 from matchbox.schema import COMMAND
@@ -41,7 +44,7 @@ def body_of(records: np.ndarray) -> np.ndarray:
 
 def send_in_parts(client: socket.socket, data: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(data)]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         client.sendall(data[first:last])
         time.sleep(0)
 
@@ -113,7 +116,9 @@ def test_any_split_gives_the_same(running: Venue, data: st.DataObject) -> None:
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_bad_type_ends_the_connection_after_all_before_it(running: Venue, data: st.DataObject) -> None:
+def test_a_bad_type_ends_the_connection_after_all_before_it(
+    running: Venue, data: st.DataObject
+) -> None:
     made = commands(data.draw(st.integers(0, 60)), data.draw(st.integers(0, 1000)))
     bad = data.draw(st.sampled_from(BAD_TYPES))
     valid = wire(made)
@@ -194,7 +199,9 @@ def test_reset_keeps_what_was_sent_and_frees_the_slot(layout: str) -> None:
             until(lambda: v.commands == round * len(made), "the commands have been matched")  # noqa: B023
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
-            until(lambda: v.counters["opened"] == sum(v.count(e) for e in Ending if e), "it is closed")
+            until(
+                lambda: v.counters["opened"] == sum(v.count(e) for e in Ending if e), "it is closed"
+            )
     assert v.commands == 19 * len(made)
 
 
@@ -267,3 +274,48 @@ def test_an_empty_table_costs_little() -> None:
     connections = allocate()
     assert statuses(connections) == []
     free(connections)
+
+
+@layouts
+def test_a_storm_of_all_kinds(layout: str) -> None:
+    """Clients that finish, fail, hang up or vanish, all at once: each gets all that is its own."""
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    endings = dict.fromkeys(Ending, 0)
+    executed = [0]
+    lock = threading.Lock()
+
+    def session(v: Venue, chance: random.Random) -> None:
+        made = commands(chance.randrange(1, 400), chance.randrange(1 << 20))
+        sent = wire(made)
+        kind = chance.choice((Ending.FINISHED, Ending.BAD_TYPE, Ending.TRUNCATED, Ending.LOST))
+        tail = {Ending.BAD_TYPE: b"\xff" + bytes(chance.randrange(5000)), Ending.TRUNCATED: b"\x01"}
+        cuts = [chance.randrange(len(sent)) for _ in range(chance.randrange(4))]
+        with v.connect() as client:
+            send_in_parts(client, sent + tail.get(kind, b""), cuts)
+            if kind != Ending.LOST:
+                if kind != Ending.BAD_TYPE:
+                    client.shutdown(socket.SHUT_WR)
+                reports = receive_all(client)
+                assert_echoes(reports[: len(made)], made)
+                assert len(reports) == len(made) + (kind != Ending.FINISHED)
+        with lock:
+            endings[kind] += 1
+            executed[0] += len(made)
+
+    def crowd(v: Venue, seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(25):
+            session(v, chance)
+
+    with venue(layout, slots=128, count=16, out_bytes=1 << 15) as v:
+        threads = [threading.Thread(target=crowd, args=(v, seed + each)) for each in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        until(lambda: v.commands == executed[0], "all commands have been matched")
+        until(lambda: sum(map(v.count, list(Ending)[1:])) == 200, "all are closed")
+        assert v.count(Ending.BAD_TYPE) == endings[Ending.BAD_TYPE]
+        assert v.count(Ending.TRUNCATED) == endings[Ending.TRUNCATED]
+        assert v.count(Ending.SLOW) == 0

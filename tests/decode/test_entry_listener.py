@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from matchbox import clients
 from matchbox import connections as table
 from matchbox.connections import Ending
 from matchbox.constants import Kind, Reason, ReportFlag
@@ -71,7 +72,7 @@ def test_a_full_table_refuses_and_takes_clients_again(layout: str) -> None:
 
 @layouts
 def test_a_crowd_comes_and_goes(layout: str) -> None:
-    """More clients than slots, all at once: each is served whole or refused, and the table ends up empty."""
+    """More clients than slots: each is served whole or refused, and the table ends up empty."""
     served, refused = [], []
 
     def session(seed: int) -> None:
@@ -92,7 +93,7 @@ def test_a_crowd_comes_and_goes(layout: str) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        until(lambda: not table.open_descriptors(v.connections), "all are closed")
+        until(lambda: not clients.open_descriptors(v.connections), "all are closed")
         assert len(served) + len(refused) == 100
         assert (v.entry.accepted, v.entry.refused) == (len(served), len(refused))
         assert v.commands == 20 * len(served)
@@ -102,7 +103,7 @@ def test_a_client_that_says_nothing_costs_nothing_and_is_closed_at_the_end() -> 
     with venue() as v:
         with v.connect() as client:
             until(lambda: v.entry.accepted == 1, "it is accepted")
-            assert [row.login for row in table.statuses(v.connections)] == [8]
+            assert [row.login for row in clients.statuses(v.connections)] == [8]
         until(lambda: v.count(Ending.FINISHED) == 1, "it is closed")
         client = v.connect()
         until(lambda: v.entry.accepted == 2, "it is accepted")

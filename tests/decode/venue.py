@@ -1,4 +1,4 @@
-"""Order entry as a whole for tests: listener, table, the stand-in engine on one thread or two, and clients."""
+"""Order entry as a whole, for tests: listener, table, the stand-in engine, and clients."""
 
 import socket
 import threading
@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from matchbox import clients
 from matchbox import connections as table
-from matchbox.connections import Connections, Ending
+from matchbox.connections import Ending
 from matchbox.constants import CommandType, Kind, ReportFlag
 from matchbox.order_entry import OrderEntry
 from matchbox.schema import CANCEL_BYTES, COMMAND, RECORD, REPORT
@@ -38,7 +39,13 @@ class Venue:
     """
 
     def __init__(
-        self, layout: str, slots: int, count: int, out_bytes: int, last_login: int = 0, last_time_ns: int = 0
+        self,
+        layout: str,
+        slots: int,
+        count: int,
+        out_bytes: int,
+        last_login: int = 0,
+        last_time_ns: int = 0,
     ) -> None:
         self.connections = table.allocate(count, out_bytes, last_login, last_time_ns)
         self.desk: Desk = desks.desk(self.connections, slots)
@@ -79,7 +86,7 @@ class Venue:
 
     @property
     def counters(self) -> dict[str, int]:
-        return table.counters(self.connections)
+        return clients.counters(self.connections)
 
     @property
     def records(self) -> np.ndarray:

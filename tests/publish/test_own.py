@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matchbox import connections as table
-from matchbox.connections import DEADLINE, Ending, statuses
+from matchbox.clients import counters, open_descriptors, statuses
+from matchbox.connections import DEADLINE, Ending
 from matchbox.constants import Kind
 from matchbox.order_entry import OrderEntry
 from matchbox.schema import REPORT_BYTES
@@ -137,7 +138,7 @@ def test_a_slow_reader_with_executions_is_dropped_and_nobody_else_notices(layout
         assert v.counters["own_discarded_bytes"] > 0
         (row,) = [row for row in statuses(v.connections) if row.login == login]
         assert (row.ending, row.descriptor) == (Ending.SLOW, -1)
-        # What it gets before the end is whole and without a hole, but for a last report that was cut.
+        # What it gets before the end is without a hole; only the last report may be cut.
         received = bytearray()
         try:
             while part := slow.recv(1 << 16):
@@ -183,7 +184,7 @@ def test_blocked_clients_do_not_hold_up_others(layout: str) -> None:
         assert sum(row.ending == Ending.NONE for row in statuses(v.connections)) >= len(lazy)
         for client in lazy:
             reset(client)
-        until(lambda: len(table.open_descriptors(v.connections)) == 0, "all are closed")
+        until(lambda: len(open_descriptors(v.connections)) == 0, "all are closed")
 
 
 @layouts
@@ -197,7 +198,7 @@ def test_resets_with_reports_on_the_way(layout: str) -> None:
             except BlockingIOError:
                 pass
             reset(client)
-        until(lambda: len(table.open_descriptors(v.connections)) == 0, "all are closed")
+        until(lambda: len(open_descriptors(v.connections)) == 0, "all are closed")
         with v.connect() as client:
             client.sendall(wire(commands(10)))
             assert_echoes(receive(client, 10), commands(10))
@@ -211,7 +212,9 @@ def running(request: pytest.FixtureRequest) -> Iterator[Venue]:
 
 @settings(max_examples=40)
 @given(count=st.integers(1, 300), seed=st.integers(0, 1000), pause=st.integers(0, 3))
-def test_an_out_buffer_of_four_reports_is_enough(running: Venue, count: int, seed: int, pause: int) -> None:
+def test_an_out_buffer_of_four_reports_is_enough(
+    running: Venue, count: int, seed: int, pause: int
+) -> None:
     """Wraps, partial sends and holding, at every phase of the buffer."""
     made = commands(count, seed)
     with running.connect() as client:
@@ -288,29 +291,35 @@ def test_an_ended_client_that_never_reads_is_cut_off() -> None:
                 pass
             steps(desk, 3)
         client.shutdown(socket.SHUT_WR)
-        until(lambda: steps(desk, 3) or desks.is_drained(desk) or is_ended(desk), "its input has ended")
+        until(
+            lambda: steps(desk, 3) or desks.is_drained(desk) or is_ended(desk),
+            "its input has ended",
+        )
         assert not desks.is_drained(desk)
         desk.connections.intake[int(DEADLINE)] = 1
-        until(lambda: steps(desk, 3) or not table.open_descriptors(desk.connections), "it is closed")
-        assert table.counters(desk.connections)["overdue"] == 1
+        until(lambda: steps(desk, 3) or not open_descriptors(desk.connections), "it is closed")
+        assert counters(desk.connections)["overdue"] == 1
         client.close()
 
 
 def is_ended(desk: desks.Desk) -> bool:
-    return table.statuses(desk.connections)[0].ending != Ending.NONE
+    return statuses(desk.connections)[0].ending != Ending.NONE
 
 
 def test_a_refused_client_that_does_not_close_is_closed() -> None:
     with by_hand() as (desk, entry):
         with socket.create_connection(entry.address, timeout=PATIENCE_S) as client:
             client.sendall(b"\x00")
-            until(lambda: steps(desk, 3) or desks.is_drained(desk) and is_ended(desk), "it is refused")
+            until(
+                lambda: steps(desk, 3) or (desks.is_drained(desk) and is_ended(desk)),
+                "it is refused",
+            )
             steps(desk, 3)
-            assert len(table.open_descriptors(desk.connections)) == 1
+            assert len(open_descriptors(desk.connections)) == 1
             assert len(receive_all(client)) == 1
             desk.connections.intake[int(DEADLINE)] = 1
             steps(desk, 3)
-            assert table.open_descriptors(desk.connections) == []
+            assert open_descriptors(desk.connections) == []
 
 
 @layouts
