@@ -20,6 +20,7 @@ import numpy as np
 
 from matchbox.constants import CommandType, Reason
 from matchbox.errors import BadInput, MatchboxError, Unavailable
+from matchbox.printer import REASONS
 from matchbox.schema import CANCEL_BYTES, COMMAND, COMMAND_BYTES, REPORT, REPORT_BYTES
 
 SEND_BYTES = 1 << 16
@@ -44,10 +45,14 @@ def wire_bytes(commands: np.ndarray) -> tuple[bytes, np.ndarray]:
     return rows[used].tobytes(), np.cumsum(sizes)
 
 
-def refused_text(report: np.void) -> str:
-    """What a report without a sequence says: the exchange took no further command."""
-    reason = Reason(int(report["reason"])).name.lower().replace("_", " ")
-    return f"{reason}: type {report['contra']} at byte {report['quantity']} of what was sent"
+def refusal(where: str, report: np.void) -> MatchboxError:
+    """What a report without a sequence says: the exchange takes no further command."""
+    reason = int(report["reason"])
+    if reason == Reason.CONNECTIONS_FULL:
+        return Unavailable(f"{where}: as many clients are connected as the exchange takes")
+    name = REASONS.get(reason, f"reason {reason}").replace("_", " ")
+    place = f"type {report['contra']} at byte {report['quantity']} of what was sent"
+    return BadInput(f"{where}: refused, {name}: {place}")
 
 
 class RawClient:
@@ -165,7 +170,7 @@ class RawClient:
     def _take(self, reports: np.ndarray) -> None:
         refused = reports[reports["report_sequence"] == 0]
         if refused.size:
-            raise BadInput(f"{self.where} refused what was sent: {refused_text(refused[0])}")
+            raise refusal(self.where, refused[0])
         self.report_count += len(reports)
         if self._on_reports:
             self._on_reports(reports)
