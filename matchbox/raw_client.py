@@ -133,6 +133,11 @@ class RawClient:
             if not ready and before == self.report_count:
                 raise Unavailable(f"{self.where}: no further report within {timeout_s:g} s")
 
+    def wait(self, timeout_s: float) -> None:
+        """Take the reports that come within a time, as soon as there are any."""
+        self._wait(wanting_to_send=False, timeout_ms=timeout_s * 1000)
+        self._receive()
+
     def _wait(self, wanting_to_send: bool, timeout_ms: float | None) -> bool:
         events = select.POLLIN | (select.POLLOUT if wanting_to_send else 0)
         self._poll.register(self._socket, events)
