@@ -39,7 +39,7 @@ def address_of(array: np.ndarray) -> int:
 
 
 def sparse(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
-    """A zeroed array on small pages, 4 KiB aligned, for buffers of which few are ever full: it costs what is touched."""
+    """A zeroed array on small pages, 4 KiB aligned, for many buffers of which few are ever full."""
     dtype = np.dtype(dtype)
     size = max(count * dtype.itemsize, 1)
     mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
