@@ -55,8 +55,8 @@ def call(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
 
 def _loader(ordering: str) -> Any:
     @intrinsic
-    def load(typing, array, index):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def load(typing, array, index):
+        def generate(context, builder, signature, args):
             place = item(context, builder, signature.args[0], *args)
             return builder.load_atomic(place, ordering, 8)
 
@@ -67,8 +67,8 @@ def _loader(ordering: str) -> Any:
 
 def _storer(ordering: str) -> Any:
     @intrinsic
-    def store(typing, array, index, value):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def store(typing, array, index, value):
+        def generate(context, builder, signature, args):
             place = item(context, builder, signature.args[0], args[0], args[1])
             builder.store_atomic(args[2], place, ordering, 8)
             return context.get_dummy_value()
@@ -87,10 +87,10 @@ store_ordered = _storer("seq_cst")
 
 
 @intrinsic
-def fence(typing):  # type: ignore[no-untyped-def]
+def fence(typing):
     """Full fence: stores before it are seen before loads after it are made."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         builder.fence("seq_cst")
         return context.get_dummy_value()
 
@@ -98,10 +98,10 @@ def fence(typing):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def pause(typing):  # type: ignore[no-untyped-def]
+def pause(typing):
     """Tell the core that this is a spin loop."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         if X86:
             call(builder, "llvm.x86.sse2.pause", VOID, [])
         elif ARM:
@@ -112,10 +112,10 @@ def pause(typing):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def cycles(typing):  # type: ignore[no-untyped-def]
+def cycles(typing):
     """The cycle counter, u64. Constant rate on the machines we serve; convert with a measured rate."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         return call(builder, "llvm.readcyclecounter", I64, [])
 
     return types.uint64(), generate
@@ -125,10 +125,10 @@ def cycles(typing):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def prefetch(typing, array, index):  # type: ignore[no-untyped-def]
+def prefetch(typing, array, index):
     """Bring in the line of array[index]. Any index is harmless."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         place = builder.bitcast(item(context, builder, signature.args[0], *args), I8.as_pointer())
         call(builder, "llvm.prefetch.p0", VOID, [place, I32(0), I32(3), I32(1)])
         return context.get_dummy_value()
@@ -138,8 +138,8 @@ def prefetch(typing, array, index):  # type: ignore[no-untyped-def]
 
 def _line_store(streaming: bool) -> Any:
     @intrinsic
-    def store(typing, address, w0, w1, w2, w3, w4, w5, w6, w7):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def store(typing, address, w0, w1, w2, w3, w4, w5, w6, w7):
+        def generate(context, builder, signature, args):
             vector = ir.VectorType(I64, CACHE_LINE_WORDS)
             line = ir.Constant(vector, ir.Undefined)
             for lane in range(CACHE_LINE_WORDS):
@@ -164,10 +164,10 @@ stream_line = _line_store(streaming=True)
 
 
 @intrinsic
-def stream_fence(typing):  # type: ignore[no-untyped-def]
+def stream_fence(typing):
     """Make streamed lines visible before the stores that follow."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         if X86:
             call(builder, "llvm.x86.sse.sfence", VOID, [])
         else:
@@ -182,8 +182,8 @@ def stream_fence(typing):  # type: ignore[no-untyped-def]
 
 def _peek(bits: int, swap: bool = False) -> Any:
     @intrinsic
-    def load(typing, address):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def load(typing, address):
+        def generate(context, builder, signature, args):
             value = builder.load(pointer(builder, args[0], bits), align=1)
             if swap:
                 value = builder.bswap(value)
@@ -196,8 +196,8 @@ def _peek(bits: int, swap: bool = False) -> Any:
 
 def _poke(bits: int, swap: bool = False) -> Any:
     @intrinsic
-    def store(typing, address, value):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def store(typing, address, value):
+        def generate(context, builder, signature, args):
             value = builder.trunc(args[1], ir.IntType(bits)) if bits < 64 else args[1]
             if swap:
                 value = builder.bswap(value)
@@ -216,10 +216,10 @@ store_u64_big, store_u32_big, store_u16_big = _poke(64, True), _poke(32, True), 
 
 
 @intrinsic
-def copy_bytes(typing, target, source, count):  # type: ignore[no-untyped-def]
+def copy_bytes(typing, target, source, count):
     """memmove(target, source, count): the regions may overlap."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         target = builder.inttoptr(args[0], I8.as_pointer())
         source = builder.inttoptr(args[1], I8.as_pointer())
         arguments = [target, source, args[2], ir.Constant(ir.IntType(1), 0)]
@@ -233,13 +233,15 @@ def copy_bytes(typing, target, source, count):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def byte_swap(typing, value):  # type: ignore[no-untyped-def]
+def byte_swap(typing, value):
     """Reverse the 8 bytes of a word."""
-    return types.uint64(types.uint64), lambda context, builder, signature, args: builder.bswap(args[0])
+    return types.uint64(types.uint64), lambda context, builder, signature, args: builder.bswap(
+        args[0]
+    )
 
 
 @intrinsic
-def trailing_zeros(typing, value):  # type: ignore[no-untyped-def]
+def trailing_zeros(typing, value):
     """Number of the lowest set bit; 64 for 0."""
     return types.uint64(types.uint64), lambda context, builder, signature, args: builder.cttz(
         args[0], ir.Constant(ir.IntType(1), 0)
@@ -247,7 +249,7 @@ def trailing_zeros(typing, value):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def leading_zeros(typing, value):  # type: ignore[no-untyped-def]
+def leading_zeros(typing, value):
     """63 minus the number of the highest set bit; 64 for 0."""
     return types.uint64(types.uint64), lambda context, builder, signature, args: builder.ctlz(
         args[0], ir.Constant(ir.IntType(1), 0)
@@ -255,10 +257,10 @@ def leading_zeros(typing, value):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def fold_multiply(typing, a, b):  # type: ignore[no-untyped-def]
+def fold_multiply(typing, a, b):
     """High half xor low half of the 128-bit product (the mixer of wyhash)."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         product = builder.mul(builder.zext(args[0], I128), builder.zext(args[1], I128))
         high = builder.trunc(builder.lshr(product, ir.Constant(I128, 64)), I64)
         return builder.xor(builder.trunc(product, I64), high)
@@ -293,19 +295,19 @@ def crc32c_portable(crc, value, count):
 if X86:
 
     @intrinsic
-    def crc32c_u64(typing, crc, value):  # type: ignore[no-untyped-def]
+    def crc32c_u64(typing, crc, value):
         """Update a CRC-32C by the 8 bytes of a word, lowest first."""
 
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):
             return call(builder, "llvm.x86.sse42.crc32.64.64", I64, list(args))
 
         return types.uint64(types.uint64, types.uint64), generate
 
     @intrinsic
-    def crc32c_u32(typing, crc, value):  # type: ignore[no-untyped-def]
+    def crc32c_u32(typing, crc, value):
         """Update a CRC-32C by the low 4 bytes of a word, lowest first."""
 
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):
             halves = [builder.trunc(argument, I32) for argument in args]
             return builder.zext(call(builder, "llvm.x86.sse42.crc32.32.32", I32, halves), I64)
 
@@ -314,20 +316,20 @@ if X86:
 elif ARM:
 
     @intrinsic
-    def crc32c_u64(typing, crc, value):  # type: ignore[no-untyped-def]
+    def crc32c_u64(typing, crc, value):
         """Update a CRC-32C by the 8 bytes of a word, lowest first."""
 
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):
             arguments = [builder.trunc(args[0], I32), args[1]]
             return builder.zext(call(builder, "llvm.aarch64.crc32cx", I32, arguments), I64)
 
         return types.uint64(types.uint64, types.uint64), generate
 
     @intrinsic
-    def crc32c_u32(typing, crc, value):  # type: ignore[no-untyped-def]
+    def crc32c_u32(typing, crc, value):
         """Update a CRC-32C by the low 4 bytes of a word, lowest first."""
 
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):
             halves = [builder.trunc(argument, I32) for argument in args]
             return builder.zext(call(builder, "llvm.aarch64.crc32cw", I32, halves), I64)
 
