@@ -83,6 +83,7 @@ class Segments:
         self.sequence = self.chain = self.epoch = 0
         self.runs: list[tuple[Path, int, int]] = []  # path, first sequence, count
         self.torn: tuple[Path, int, int] | None = None  # path, first bad slot, slots up to the last nonzero one
+        self.boots: list[tuple[bytes, int]] = []  # of each segment in use: boot id, epoch
         self.rebooted = False
         self.count = len(self.numbers())
         self.used = self.count
@@ -124,6 +125,7 @@ class Segments:
             words = mapping.words[HEADER_WORDS:]
             if number <= self.used:
                 self.follow(path, words, number, int(block["salt"]))
+                self.boots.append((bytes(block["boot_id"]), self.epoch))
             elif words.any():
                 offset = HEADER_WORDS * 8 + int(np.flatnonzero(words)[0]) * 8
                 raise LogRefused(f"{path}: offset {offset}: not zero: expected no record before a link")
@@ -315,6 +317,16 @@ class LogDirectory:
         for name, value in self.limits._asdict().items():
             record[name] = value
         append_commands(log, record.view(np.uint64), np.uint64(0), np.uint64(1))
+
+    @property
+    def stream_epoch(self) -> int:
+        """The first epoch since this start of the machine. Once `start` has been called."""
+        boot, epoch = boot_id(), max(self.commands.epoch, self.reports.epoch) + 1
+        for made_in, its_epoch in reversed(self.commands.boots):
+            if made_in != boot:
+                break
+            epoch = its_epoch
+        return epoch
 
     @property
     def failure(self) -> str:

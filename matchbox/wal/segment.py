@@ -103,7 +103,8 @@ class Mapping:
     def __init__(self, path: Path, writable: bool) -> None:
         self.path = path
         with path.open("r+b" if writable else "rb") as file:
-            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+            # Kernels are compiled for arrays that can be written; a copy-on-write view of a file is one.
+            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY
             self.map = mmap.mmap(file.fileno(), 0, access=access)
         self.words = np.frombuffer(self.map, np.uint64)
         if writable:
