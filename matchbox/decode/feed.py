@@ -5,10 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from matchbox.atomics import U, store_release
+from matchbox.constants import CommandType
+from matchbox.errors import BadInput
 from matchbox.jit import kernel
 from matchbox.ring import claim, mask_of, publish
 
 POSITION, COUNT = U(0), U(1)
+TYPES = f"a command's, {CommandType.ENTER:d} to {CommandType.STATE:d}"
 
 
 class Source(NamedTuple):
@@ -17,7 +20,14 @@ class Source(NamedTuple):
 
 
 def source(records: np.ndarray) -> Source:
-    """RECORD[n], as `files.read` gives them, as a source. They are not copied."""
+    """RECORD[n], as `files.read` gives them, as a source. They are not copied.
+
+    Raises BadInput for a type that no client may send: the log holds known types only.
+    """
+    foreign = (records["type"] < CommandType.ENTER) | (records["type"] > CommandType.STATE)
+    if foreign.any():
+        first = int(np.argmax(foreign))
+        raise BadInput(f"record {first}: type {records['type'][first]}: expected {TYPES}")
     cells = np.zeros(8, np.uint64)
     cells[int(COUNT)] = records.size
     return Source(records.view(np.uint64).reshape(-1), cells)
