@@ -189,6 +189,22 @@ GENESIS_LAYOUT = Layout(
     ),
 )
 
+CAPTURE_LAYOUT = Layout(
+    "capture",
+    "Header of a file of commands. Records follow to its end; word 1 of record n, counted from 1, is n.",
+    64,
+    (
+        Field("magic", "S8", "`MATCHCAP`"),
+        Field("major", "u2", "another major version: refuse"),
+        Field("minor", "u2", "a newer minor version: read"),
+        Field("record_bytes", "u4", "64"),
+        Field("count", "u8", "records in the file"),
+        Field("reserved", "V32", "0"),
+        Field("chain", "u4", "checksum of the last record; the first one's is seeded with the CRC-32C of bytes 0-15"),
+        Field("checksum", "u4", "CRC-32C of bytes 0-59 and four zeros"),
+    ),
+)
+
 LAYOUTS = (
     COMMAND_LAYOUT,
     RECORD_LAYOUT,
@@ -198,6 +214,7 @@ LAYOUTS = (
     SEGMENT_LAYOUT,
     LINK_LAYOUT,
     GENESIS_LAYOUT,
+    CAPTURE_LAYOUT,
 )
 
 COMMAND = COMMAND_LAYOUT.dtype()
@@ -208,6 +225,7 @@ MOLD = MOLD_LAYOUT.dtype()
 SEGMENT = SEGMENT_LAYOUT.dtype()
 LINK = LINK_LAYOUT.dtype()
 GENESIS = GENESIS_LAYOUT.dtype()
+CAPTURE = CAPTURE_LAYOUT.dtype()
 
 COMMAND_BYTES = 40
 CANCEL_BYTES = 16
