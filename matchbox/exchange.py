@@ -23,7 +23,7 @@ from matchbox.book import digest
 from matchbox.book.rows import rows
 from matchbox.book.state import Book
 from matchbox.config import Config
-from matchbox.decode.feed import fed, source
+from matchbox.decode.feed import allow, fed, source
 from matchbox.engine import CELL_WORDS, STOP, Core, Halt, Role, Stop
 from matchbox.errors import Halted
 from matchbox.jit import digest as build_digest
@@ -52,9 +52,14 @@ class Exchange:
         stream: identity of the report stream.
     """
 
-    def __init__(self, config: Config, commands: np.ndarray | None = None) -> None:
-        """Nothing is opened yet. `commands`: RECORD[n] to execute instead of listening."""
-        self.config, self.listening = config, commands is None
+    def __init__(
+        self, config: Config, commands: np.ndarray | None = None, paced: bool = False
+    ) -> None:
+        """Nothing is opened yet.
+
+        `commands`: RECORD[n] to execute instead of listening; `paced`: only as far as `allow` says.
+        """
+        self.config, self.listening, self.paced = config, commands is None, paced
         self.records = np.zeros(0, RECORD) if commands is None else commands
         self.group: Address = parse(config.publish.group)
         self.address: Address | None = None
@@ -104,7 +109,10 @@ class Exchange:
         )
         count = config.entry.connections if self.listening else 1
         self.table = connections.allocate(
-            count, last_login=recovered.last_login, last_time_ns=recovered.last_time_ns
+            count,
+            self.config.entry.out_kib << 10,
+            last_login=recovered.last_login,
+            last_time_ns=recovered.last_time_ns,
         )
         self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.scratch = np.zeros(SCRATCH_WORDS, np.uint64)
@@ -120,6 +128,8 @@ class Exchange:
             cells=np.zeros(CELL_WORDS, np.uint64),
             bell=np.array([self.bell, address_of(self.scratch)], np.int64),
         )
+        if self.paced:
+            self.allow(0)
         self.first_sequence = int(logs[0].cells[int(COMMITTED)])
         compile_for(engine.run, *self.arguments(Role.MATCH))
         self.send_unsent(recovered)
@@ -190,6 +200,11 @@ class Exchange:
     def executed(self) -> int:
         """Commands of this start that are in the log and matched, or about to be."""
         return self.command_sequence - self.first_sequence
+
+    def allow(self, count: int) -> None:
+        """Let the first `count` records of `commands` be executed."""
+        assert self.core is not None
+        allow(self.core.source, count)
 
     def wait(self) -> None:
         """Until all records of `commands` are executed. Raises Halted."""

@@ -19,9 +19,10 @@ from typing import Self
 import numpy as np
 
 from matchbox.constants import CommandType, Reason
+from matchbox.decode.wire import encode
 from matchbox.errors import BadInput, MatchboxError, Unavailable
 from matchbox.printer import REASONS
-from matchbox.schema import CANCEL_BYTES, COMMAND, COMMAND_BYTES, REPORT, REPORT_BYTES
+from matchbox.schema import CANCEL_BYTES, COMMAND_BYTES, REPORT, REPORT_BYTES
 
 SEND_BYTES = 1 << 16
 RECEIVE_BYTES = 1 << 18
@@ -29,20 +30,6 @@ CONNECT_TIMEOUT_S = 5.0
 FINISH_TIMEOUT_S = 30.0
 
 OnReports = Callable[[np.ndarray], None]
-
-
-def wire_bytes(commands: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Commands as they are sent, and where each of them ends.
-
-    Args:
-        commands: COMMAND[n].
-    Returns:
-        the bytes, and i64[n]: offset behind each command.
-    """
-    rows = np.ascontiguousarray(commands, COMMAND).view(np.uint8).reshape(-1, COMMAND_BYTES)
-    sizes = np.where(commands["type"] == CommandType.CANCEL, CANCEL_BYTES, COMMAND_BYTES)
-    used = np.arange(COMMAND_BYTES) < sizes[:, None]
-    return rows[used].tobytes(), np.cumsum(sizes)
 
 
 def refusal(where: str, report: np.void) -> MatchboxError:
@@ -96,11 +83,13 @@ class RawClient:
         """Send commands, reading what comes back.
 
         Args:
-            commands: COMMAND[n].
+            commands: COMMAND[n] or RECORD[n].
             due_ns: i64[n], ascending, when each may leave, counted from now; None: at once.
             advance: called with how many more have left.
         """
-        data, ends = wire_bytes(commands)
+        data = encode(commands)
+        cancels = commands["type"] == CommandType.CANCEL
+        ends = np.cumsum(np.where(cancels, CANCEL_BYTES, COMMAND_BYTES))
         view, start = memoryview(data), time.monotonic_ns()
         sent = told = 0
         while sent < len(data):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from matchbox.constants import CommandType, Kind, Reason
+from matchbox.decode.wire import encode
 from matchbox.errors import BadInput, Unavailable
-from matchbox.raw_client import RawClient, wire_bytes
+from matchbox.raw_client import RawClient
 from matchbox.schema import COMMAND, REPORT
 
 Peer = Callable[[socket.socket], None]
@@ -55,17 +56,6 @@ def read_all(connection: socket.socket) -> bytes:
     return data
 
 
-def test_wire_bytes() -> None:
-    """A cancel is its first 16 bytes, all others are whole."""
-    made = commands(CommandType.ENTER, CommandType.CANCEL, CommandType.CANCEL, CommandType.REPLACE)
-    data, ends = wire_bytes(made)
-    assert ends.tolist() == [40, 56, 72, 112]
-    assert data == b"".join(
-        command.tobytes()[: 16 if command["type"] == CommandType.CANCEL else 40] for command in made
-    )
-    assert wire_bytes(made[:0])[0] == b""
-
-
 def test_sends_and_collects_until_the_end() -> None:
     received = []
 
@@ -81,7 +71,7 @@ def test_sends_and_collects_until_the_end() -> None:
         client.finish()
         assert client.report_count == 10
         assert client.reports.tobytes() == reports(10)
-    assert received == [wire_bytes(sent)[0]]
+    assert received == [encode(sent)]
     assert sum(told) == 100
 
 

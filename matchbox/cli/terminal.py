@@ -17,7 +17,7 @@ import click
 
 Advance = Callable[[int], None]
 
-LONG_COUNT = 100_000
+LONG_COUNT, LONG_BYTES = 100_000, 1 << 24
 """A shorter run is over before anyone has read its progress."""
 
 
@@ -45,10 +45,11 @@ def step(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(text: str, total: int) -> Iterator[Advance]:
-    """A bar with rate and time left; yields `advance(count)`."""
-    if not is_drawable() or total < LONG_COUNT:
-        if total >= LONG_COUNT:
+def progress(text: str, total: int, unit: str = "") -> Iterator[Advance]:
+    """A bar with rate and time left; yields `advance(count)`. `unit` is "bytes" or nothing."""
+    long = LONG_BYTES if unit else LONG_COUNT
+    if not is_drawable() or total < long:
+        if total >= long and not unit:
             say(f"{text}: {total:,}")
         yield lambda _: None
         return

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchbox.atomics import U, store_release
+from matchbox.atomics import U, load_acquire, store_release
 from matchbox.constants import CommandType
 from matchbox.errors import BadInput
 from matchbox.jit import kernel
@@ -16,7 +16,7 @@ TYPES = f"a command's, {CommandType.ENTER:d} to {CommandType.STATE:d}"
 
 class Source(NamedTuple):
     words: np.ndarray  # u64: records, eight words each
-    cells: np.ndarray  # u64[8]: records fed so far (the feeder's, read by anyone); how many there are
+    cells: np.ndarray  # u64[8]: records fed so far (the feeder's, read by anyone); how many may be
 
 
 def source(records: np.ndarray) -> Source:
@@ -33,6 +33,11 @@ def source(records: np.ndarray) -> Source:
     return Source(records.view(np.uint64).reshape(-1), cells)
 
 
+def allow(from_source: Source, count: int) -> None:
+    """Let the feeder go as far as record `count`; it may go to the end if nobody says otherwise."""
+    from_source.cells[int(COUNT)] = count
+
+
 def fed(from_source: Source) -> int:
     """Records that are in the ring or beyond."""
     return int(from_source.cells[int(POSITION)])
@@ -43,7 +48,7 @@ def feed_step(source, ring, limit):
     """Copy at most `limit` records into the ring, as far as it has room. Returns how many."""
     words, cells, slots = source.words, source.cells, ring.slots
     position = cells[POSITION]
-    next, count = claim(ring, min(limit, cells[COUNT] - position))
+    next, count = claim(ring, min(limit, load_acquire(cells, COUNT) - position))
     if count == U(0):
         return count
     mask = mask_of(ring)
