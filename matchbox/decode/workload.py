@@ -10,12 +10,13 @@ id with REQUEUE: it always loses its place. Record i is message i. `time_ns` is 
 written from the records alone.
 """
 
+import os
 from typing import NamedTuple
 
 import numpy as np
 
 from matchbox.constants import CommandFlag, CommandType, Side, Tif
-from matchbox.decode.wire import Progress
+from matchbox.decode.contents import Progress, load
 from matchbox.errors import BadInput
 from matchbox.schema import RECORD
 
@@ -45,6 +46,11 @@ assert HEADER.itemsize == 16 and MESSAGE.itemsize == 40
 class Workload(NamedTuple):
     records: np.ndarray  # RECORD[n]
     prefill: int  # the first so many are fed before any timing
+
+
+def read(path: str | os.PathLike[str]) -> Workload:
+    """A workload file, packed or not. Raises BadInput as `decode` and `contents.load` do."""
+    return decode(load(path), os.fspath(path))
 
 
 def decode(data: np.ndarray, name: str, progress: Progress | None = None) -> Workload:
@@ -120,14 +126,16 @@ def ferrox(count: int = 1_000_000) -> Workload:
     """Ferrox's own benchmark: `count` asks over 50 prices as prefill, then as many bids at the same
     prices.
 
-    Source: the workload that the Ferrox engine publishes its rate for; ids run from 0.
+    Source: the workload that the Ferrox engine publishes its rate for. Ids run from 1: the published
+    SHA-256 of its reports says so.
     """
     records = np.zeros(2 * count, RECORD)
-    order_id = np.arange(2 * count)
+    index = np.arange(2 * count)
     records["type"] = CommandType.ENTER
     records["instrument"] = 1
-    records["time_ns"] = records["order_id"] = order_id
-    records["side"] = np.where(order_id < count, Side.SELL, Side.BUY)
-    records["price"] = 10_000 + order_id % count % 50
+    records["time_ns"] = index
+    records["order_id"] = index + 1
+    records["side"] = np.where(index < count, Side.SELL, Side.BUY)
+    records["price"] = 10_000 + index % count % 50
     records["quantity"] = 10
     return Workload(records, count)
