@@ -86,7 +86,9 @@ def run(tell: Callable[[str], None]) -> Outcome:
         with stage(outcome, "loading packages", tell):
             from matchbox.exchange import Exchange
             from matchbox.generate import session
-        with stage(outcome, "compiling kernels (the first time, about a minute)", tell):
+            from matchbox.warm import is_cold
+        kernels = "compiling kernels (once, about a minute)" if is_cold() else "loading kernels"
+        with stage(outcome, kernels, tell):
             exchange = Exchange(config)
             exchange.start()
         with stage(outcome, "running the session", tell):
@@ -116,6 +118,7 @@ def configuration(folder: Path) -> Config:
 
 def converse(exchange: "Exchange", commands: np.ndarray) -> tuple[np.ndarray, np.ndarray, Summary]:
     """Send COMMAND[n] and listen. Returns own and public reports and what the subscriber saw."""
+    assert exchange.address is not None
     host, port = exchange.address
     own, public = list[np.ndarray](), list[np.ndarray]()
     answered = 0

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from matchbox.cli.terminal import say
+from matchbox.cli.terminal import step
 from matchbox.constants import Exit
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def demo() -> int:
     """
     from matchbox import demo as logic
 
-    outcome = logic.run(say)
+    with step("starting") as tell:
+        outcome = logic.run(tell)
     show(outcome)
     return Exit.OK if outcome.good else Exit.CHECK_FAILED
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from matchbox import config as configuration
 from matchbox.cli.pace import Speed, SpeedType
-from matchbox.cli.terminal import progress, step
+from matchbox.cli.terminal import loading, progress
 from matchbox.config import Config, parse_listener
 from matchbox.constants import Kind
 from matchbox.decode.files import FORMATS
@@ -192,7 +192,7 @@ def in_process(base: Config, log: Path | None, publish: str | None) -> Iterator[
 
 def execute(records: np.ndarray, config: Config, speed: Speed) -> Result:
     """Run records through the whole path: ring, log, book, report log, datagrams."""
-    with step("loading; the first time kernels are compiled, which takes a minute"):
+    with loading():
         from matchbox.exchange import Exchange
 
         due_ns = speed.due_ns(records["time_ns"])

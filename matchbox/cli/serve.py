@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from matchbox import config as configuration
-from matchbox.cli.terminal import StatusLine, shown_path, step
+from matchbox.cli.terminal import StatusLine, Tell, loading, shown_path, step
 from matchbox.cli.version import DISTRIBUTION, package_version
 from matchbox.errors import Halted
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STATUS_INTERVAL_S = 0.5
 LOOK_INTERVAL_S = 0.1
+RECOVERY_INTERVAL_S = 2.0
 
 
 @click.command(short_help="Run an exchange.")
@@ -45,26 +46,39 @@ def serve(path: Path | None) -> None:
     """
     config = configuration.load(path) if path else configuration.Config()
     stopping = threading.Event()
-    with step("loading; the first time kernels are compiled, which takes a minute"):
+    catch_signals(stopping)
+    with loading() as tell:
         from matchbox.exchange import Exchange
 
         exchange = Exchange(config)
-    catch_signals(stopping)
-    if stopping.is_set():
-        return
-    with step("recovering the log"):
-        exchange.start()
+        exchange.start(Recovering(tell))
     recovered = exchange.command_sequence, exchange.report_sequence
     greet(exchange, config)
     start = time.monotonic()
     try:
         watch(exchange, stopping)
     finally:
-        with step("stopping: what was taken is finished and sent"):
+        with step("stopping"):
             exchange.stop()
     if exchange.halted:
         raise Halted(f"the engine stopped itself: {exchange.halted}: see docs/WAL.md")
     say_goodbye(exchange, recovered, time.monotonic() - start)
+
+
+class Recovering:
+    """Tells how far the replay of a long log is."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._start, self._told = tell, time.monotonic(), 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not done or now - self._told < RECOVERY_INTERVAL_S:
+            return
+        self._told = now
+        rate = done / (now - self._start)
+        left = (total - done) / rate
+        self._tell(f"recovering: {done:,} of {total:,} commands, {rate:,.0f}/s, {left:.0f} s left")
 
 
 def catch_signals(stopping: threading.Event) -> None:

@@ -16,6 +16,7 @@ from typing import Self
 import click
 
 Advance = Callable[[int], None]
+Tell = Callable[[str], None]
 
 LONG_COUNT, LONG_BYTES = 100_000, 1 << 24
 """A shorter run is over before anyone has read its progress."""
@@ -32,16 +33,32 @@ def say(text: str = "") -> None:
 
 
 @contextmanager
-def step(text: str) -> Iterator[None]:
-    """Something that takes a while and cannot say how far it is."""
+def step(text: str) -> Iterator[Tell]:
+    """Something that cannot say how far it is; yields `tell(text)` for what else there is to say.
+
+    Elsewhere than on a terminal only that is printed.
+    """
     if not is_drawable():
-        say(text)
-        yield
+        yield say
         return
     from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    with Console(stderr=True).status(text):
-        yield
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as line:
+        task = line.add_task(text, total=None)
+        yield lambda text: line.update(task, description=text)
+
+
+@contextmanager
+def loading() -> Iterator[Tell]:
+    """Around what loads the compiler and the kernels; says so if they must be compiled first."""
+    with step("loading") as tell:
+        from matchbox.warm import is_cold
+
+        if is_cold():
+            tell("compiling kernels, once; this takes about a minute")
+        yield tell
 
 
 @contextmanager
