@@ -20,7 +20,8 @@ from typing import Self
 import numpy as np
 
 from matchbox.decode.chain import crc32c, seal, unseal
-from matchbox.decode.wire import SIZES, Progress, clear_logins, expected_types
+from matchbox.decode.contents import Progress
+from matchbox.decode.wire import SIZES, clear_logins, expected_types
 from matchbox.errors import BadInput, Unavailable
 from matchbox.schema import CAPTURE, CAPTURE_LAYOUT, RECORD, RECORD_BYTES
 

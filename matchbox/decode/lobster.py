@@ -10,6 +10,7 @@ back: a row whose time does has the time before it, as if we had stamped it.
 """
 
 import datetime
+import os
 import re
 from enum import IntEnum
 from pathlib import PurePath
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchbox.decode.columns import Column, Table, integers, without_blank_end
-from matchbox.decode.wire import Progress
+from matchbox.decode.contents import Progress, load
 from matchbox.errors import BadInput
 
 FIELDS = ("time", "type", "order id", "size", "price", "direction")
@@ -55,6 +56,12 @@ class Rows(NamedTuple):
     quantity: np.ndarray  # i64[n]
     price: np.ndarray  # i64[n], ticks of 10^-4
     direction: np.ndarray  # i8[n]: 1 buy, -1 sell; of the resting order
+
+
+def read(path: str | os.PathLike[str], date: str | None = None) -> Rows:
+    """A message file, packed or not. Raises BadInput as `decode` and `contents.load` do."""
+    name = os.fspath(path)
+    return decode(load(path), name, midnight_ns(name, date))
 
 
 def midnight_ns(name: str, date: str | None = None) -> int:

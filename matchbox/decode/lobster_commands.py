@@ -30,12 +30,13 @@ from matchbox.schema import RECORD
 
 SEEDS = ("none", "resting", "all")
 INSTRUMENT = 1
-SEEDED = -1
+UNTOLD = -1
 
 
 class Session(NamedTuple):
     records: np.ndarray  # RECORD[n]
-    rows: np.ndarray  # i64[n]: the row that each command is of; SEEDED: an order from before
+    rows: np.ndarray  # i64[n]: the row that tells of each command; UNTOLD: none does
+    ahead: np.ndarray  # bool[n]: an order from before the file, or before its row
     leaves: np.ndarray  # i64[rows]: what is left of a row's order after it
 
 
@@ -45,9 +46,7 @@ class Lives(NamedTuple):
     rows: np.ndarray  # i64[k]: their places in the file
     starts: np.ndarray  # i64[orders]: where each stretch begins
     order_of: np.ndarray  # i64[k]: number of the stretch
-    seeded: (
-        np.ndarray
-    )  # i64[orders]: quantity that the order had before the file; 0: announced first
+    seeded: np.ndarray  # i64[orders]: what each had before the file; 0: it was announced first
 
 
 def convert(rows: Rows, seed: str = "all") -> Session:
@@ -64,17 +63,28 @@ def convert(rows: Rows, seed: str = "all") -> Session:
     lives = lives_in(rows)
     leaves = leaves_after(rows, lives)
     late = late_rows(rows, lives) if seed == "all" else np.empty(0, np.int64)
-    seeds, before = seeds_of(rows, lives) if seed != "none" else (np.empty(0, RECORD), late[:0])
     older = enters(rows, late)
     older["time_ns"] = rows.time_ns[0]
-    seeds, before = np.append(seeds, older), np.append(before, np.zeros(late.size, np.int64))
-    by_id = np.argsort(seeds["order_id"], kind="stable")
+    before, told = np.zeros(late.size, np.int64), late
+    if seed != "none":
+        seeds, before_seeds = seeds_of(rows, lives)
+        older, before = joined(older, seeds), np.append(before, before_seeds)
+        told = np.append(late, np.full(seeds.size, UNTOLD))
+    by_id = np.argsort(older["order_id"], kind="stable")
     records, of_rows = commands(rows, leaves, late)
     # Even keys: before a row. Odd ones: the row itself.
-    keys = np.append(before[by_id] * 2, of_rows * 2 + 1)
-    order = np.argsort(keys, kind="stable")
-    sources = np.append(np.full(seeds.size, SEEDED), of_rows)
-    return Session(np.append(seeds[by_id], records)[order], sources[order], leaves)
+    order = np.argsort(np.append(before[by_id] * 2, of_rows * 2 + 1), kind="stable")
+    return Session(
+        records=joined(older[by_id], records)[order],
+        rows=np.append(told[by_id], of_rows)[order],
+        ahead=order < older.size,
+        leaves=leaves,
+    )
+
+
+def joined(*parts: np.ndarray) -> np.ndarray:
+    """RECORD arrays as one. As bytes: numpy would take fields that lie over others apart."""
+    return np.concatenate([part.view(f"V{RECORD.itemsize}") for part in parts]).view(RECORD)
 
 
 def lives_in(rows: Rows) -> Lives:
@@ -85,15 +95,9 @@ def lives_in(rows: Rows) -> Lives:
     announced = rows.type[about] == Event.SUBMIT
     # What leaves an order before it is announced must have been there before.
     announcements = np.cumsum(announced)
-    until = announcements - np.repeat(
-        (announcements - announced)[starts], counts(starts, about.size)
-    )
-    leaving = np.where(until == 0, rows.quantity[about], 0)
+    unannounced = announcements == (announcements - announced)[starts][order_of]
+    leaving = np.where(unannounced, rows.quantity[about], 0)
     return Lives(about, starts, order_of, sums(leaving, starts))
-
-
-def counts(starts: np.ndarray, size: int) -> np.ndarray:
-    return np.diff(np.append(starts, size))
 
 
 def sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:

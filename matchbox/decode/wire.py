@@ -5,11 +5,10 @@ Where a message begins is known only from the one before, so the boundaries are 
 everything else is done for all messages at once. Such a file has no times: they are 0.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from matchbox.constants import CommandType
+from matchbox.decode.contents import Progress
 from matchbox.errors import BadInput
 from matchbox.schema import CANCEL_BYTES, COMMAND_BYTES, RECORD, RECORD_BYTES
 
@@ -36,8 +35,6 @@ SIZES = bytes(
     for code in range(256)
 )
 """Words of a message by its first byte; 0: no message begins with it."""
-
-Progress = Callable[[int, int], None]
 
 assert COMMAND_BYTES % WORD_BYTES == 0 and CANCEL_BYTES % WORD_BYTES == 0
 

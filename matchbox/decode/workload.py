@@ -123,11 +123,10 @@ def bad_message(name: str, message: int, field: str, expected: str) -> BadInput:
 
 
 def ferrox(count: int = 1_000_000) -> Workload:
-    """Ferrox's own benchmark: `count` asks over 50 prices as prefill, then as many bids at the same
-    prices.
+    """Ferrox's own benchmark: `count` asks over 50 prices as prefill, then as many bids there.
 
-    Source: the workload that the Ferrox engine publishes its rate for. Ids run from 1: the published
-    SHA-256 of its reports says so.
+    Source: the workload that the Ferrox engine publishes its rate for. Ids run from 1: the
+    published SHA-256 of its reports says so.
     """
     records = np.zeros(2 * count, RECORD)
     index = np.arange(2 * count)
