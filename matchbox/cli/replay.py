@@ -4,7 +4,7 @@ import json
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from matchbox import config as configuration
 from matchbox.cli.pace import Speed, SpeedType
-from matchbox.cli.terminal import loading, progress
+from matchbox.cli.terminal import LONG_BYTES, loading, progress
 from matchbox.config import Config, parse_listener
 from matchbox.constants import Kind
 from matchbox.decode.files import FORMATS
@@ -68,9 +68,18 @@ class Result:
     default="all",
     help="lobster: which older orders to enter first. Default: all that can be known.",
 )
+@click.option(
+    "--date", metavar="YYYY-MM-DD", help="lobster: day of the file. Default: in its name."
+)
 @click.option("--speed", type=SpeedType(), default="max", help="Default: max.")
 @click.option("--to", metavar="HOST:PORT", help="Send to an exchange's raw port over TCP.")
 @click.option("--parity", is_flag=True, help="lobster: compare executions with the recorded ones.")
+@click.option(
+    "--orderbook",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="lobster, with --parity: also compare the best prices with the exchange's.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--log",
@@ -90,14 +99,16 @@ def replay(
     file: Path,
     format_: str,
     seed: str,
+    date: str | None,
     speed: Speed,
     to: str | None,
     parity: bool,
+    orderbook: Path | None,
     as_json: bool,
     log: Path | None,
     publish: str | None,
     config_path: Path | None,
-) -> int | None:
+) -> None:
     """Run the commands of FILE: a capture, a LOBSTER message CSV, a workload, or a client's bytes,
     each of them packed with zstd or not.
 
@@ -115,12 +126,12 @@ def replay(
       matchbox replay session.mbc --speed 1 --publish 239.1.1.1:5001
     """
     if to and (parity or log or publish or config_path):
-        raise click.UsageError(
-            "--to sends to another exchange: no --parity, --log, --publish, --config"
-        )
+        raise click.UsageError("--to sends elsewhere: no --parity, --log, --publish or --config")
+    if orderbook and not parity:
+        raise click.UsageError("--orderbook goes with --parity")
     if parity:
-        return show_parity(file, seed, as_json)
-    records = read(file, format_, seed)
+        return show_parity(file, seed, date, orderbook, as_json)
+    records = read(file, format_, seed, date)
     if to:
         result = send(records, to, speed)
     else:
@@ -128,23 +139,29 @@ def replay(
         with in_process(base, log, publish) as config:
             result = execute(records, config, speed)
     show(result, as_json)
-    return None
 
 
-def read(file: Path, format_: str, seed: str) -> np.ndarray:
-    """RECORD[n] of a file, with a bar if it is large."""
+def read(file: Path, format_: str, seed: str, date: str | None) -> np.ndarray:
+    """RECORD[n] of a file."""
     from matchbox.decode import files
 
     size = file.stat().st_size if file.is_file() else 0
-    with progress(f"reading {file.name}", 2 * size, "bytes") as advance:
-        last = 0
+    with byte_progress(f"reading {file.name}", 2 * size) as told:
+        return files.read(file, format_, seed=seed, date=date, progress=told)
 
-        def told(done: int, total: int) -> None:
+
+@contextmanager
+def byte_progress(text: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """A bar that is told how far it is."""
+    last = 0
+    with progress(text, total, "bytes") as advance:
+
+        def told(done: int, _: int) -> None:
             nonlocal last
             advance(done - last)
             last = done
 
-        return files.read(file, format_, seed=seed, progress=told)
+        yield told
 
 
 # -- to an exchange ------------------------------------------------------------------------------
@@ -264,5 +281,22 @@ def show(result: Result, as_json: bool) -> None:
         click.echo(f"digest    {result.digest}")
 
 
-def show_parity(file: Path, seed: str, as_json: bool) -> int:
-    raise NotImplementedError
+def show_parity(
+    file: Path, seed: str, date: str | None, orderbook: Path | None, as_json: bool
+) -> None:
+    """How many recorded executions hit the very order that the exchange's did."""
+    with loading():
+        from matchbox import parity
+        from matchbox.embedded import Engine
+
+        engine = Engine()
+    with byte_progress(f"replaying {file.name}", LONG_BYTES) as told:
+        score = parity.score(file, seed, orderbook, date=date, engine=engine, progress=told)
+    if as_json:
+        click.echo(score.to_json())
+        return
+    click.echo(score.text)
+    for miss in score.misses:
+        click.echo(
+            f"  line {miss.line}: {miss.why}: {miss.quantity} @ {miss.price} of {miss.order_id}"
+        )
