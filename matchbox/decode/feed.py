@@ -4,13 +4,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchbox.atomics import U, load_acquire, store_release
+from matchbox.atomics import U, copy_bytes, load_acquire, store_release
 from matchbox.constants import CommandType
 from matchbox.errors import BadInput
 from matchbox.jit import kernel
-from matchbox.ring import claim, mask_of, publish
+from matchbox.ring import claim, count_of, mask_of, publish
+from matchbox.schema import RECORD_BYTES
 
 POSITION, COUNT = U(0), U(1)
+RECORD_SHIFT = U(6)  # log2 of a record's bytes
+assert 1 << int(RECORD_SHIFT) == RECORD_BYTES
+
 TYPES = f"a command's, {CommandType.ENTER:d} to {CommandType.STATE:d}"
 
 
@@ -44,18 +48,26 @@ def fed(from_source: Source) -> int:
 
 
 @kernel
+def copy_records(slots, slot, words, record, count):
+    """Copy `count` records of `words` from `record` on into `slots` from `slot` on."""
+    target = np.int64(slots.ctypes.data) + np.int64(slot << RECORD_SHIFT)
+    place = np.int64(words.ctypes.data) + np.int64(record << RECORD_SHIFT)
+    copy_bytes(target, place, np.int64(count << RECORD_SHIFT))
+
+
+@kernel
 def feed_step(source, ring, limit):
     """Copy at most `limit` records into the ring, as far as it has room. Returns how many."""
-    words, cells, slots = source.words, source.cells, ring.slots
+    words, cells = source.words, source.cells
     position = cells[POSITION]
     next, count = claim(ring, min(limit, load_acquire(cells, COUNT) - position))
     if count == U(0):
         return count
-    mask = mask_of(ring)
-    for i in range(count):
-        at, to = (position + U(i)) << U(3), ((next + U(i)) & mask) << U(3)
-        for word in range(8):
-            slots[to + U(word)] = words[at + U(word)]
+    # The records are one stretch; their slots are two if the ring's end is between them.
+    place = next & mask_of(ring)
+    before_end = min(count, count_of(ring) - place)
+    copy_records(ring.slots, place, words, position, before_end)
+    copy_records(ring.slots, U(0), words, position + before_end, count - before_end)
     store_release(cells, POSITION, position + count)
     publish(ring, next + count)
     return count
