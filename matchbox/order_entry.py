@@ -131,7 +131,9 @@ class OrderEntry:
         self._thread.start()
 
     def stop(self) -> None:
-        """Accept no further client. Those who were accepted stay."""
+        """Accept no further client. Those who were accepted stay. Harmless if stopped already."""
+        if self._stopping.is_set():
+            return
         self._stopping.set()
         self._waker.send(b"\0")
         if self._thread.ident is not None:
@@ -146,6 +148,7 @@ class OrderEntry:
         Clients who were sent all their reports see an end of stream, the others a reset: nobody
         takes an incomplete stream for a complete one. Returns how many were reset.
         """
+        self.stop()
         parting, reset = Parting(linger_s), 0
         for status in statuses(self._connections):
             if status.descriptor < 0:

@@ -111,7 +111,7 @@ def test_a_client_that_says_nothing_costs_nothing_and_is_closed_at_the_end() -> 
     client.close()
 
 
-def test_stop_before_start_and_port_in_use() -> None:
+def test_close_before_start_and_port_in_use() -> None:
     before = descriptors()
     connections = table.allocate(2)
     entry = OrderEntry(("127.0.0.1", 0), connections)
@@ -119,8 +119,8 @@ def test_stop_before_start_and_port_in_use() -> None:
         OrderEntry(entry.address, connections)
     with pytest.raises(Unavailable, match="192.0.2.1"):
         OrderEntry(("192.0.2.1", 0), connections)
-    entry.stop()
     assert entry.close() == 0
+    entry.stop()
     assert descriptors() == before
 
 

@@ -50,13 +50,17 @@ class Venue:
         self.connections = table.allocate(count, out_bytes, last_login, last_time_ns)
         self.desk: Desk = desks.desk(self.connections, slots)
         self.entry = OrderEntry(("127.0.0.1", 0), self.connections)
-        if layout == "shared":
-            self._threads = [threading.Thread(target=desks.run_shared, args=(self.desk, 1))]
-        else:
-            self._threads = [
-                threading.Thread(target=desks.run_decode, args=(self.desk, 1)),
-                threading.Thread(target=desks.run_match, args=(self.desk,)),
-            ]
+        kernels = [(desks.run_shared, 1)]
+        if layout == "dedicated":
+            kernels = [(desks.run_decode, 1), (desks.run_match,)]
+        # A first call that ends at once: no client has to wait for the compiler.
+        self.desk.cells[int(desks.STOP)] = 2
+        for run, *rest in kernels:
+            run(self.desk, *rest)
+        self.desk.cells[int(desks.STOP)] = 0
+        self._threads = [
+            threading.Thread(target=run, args=(self.desk, *rest)) for run, *rest in kernels
+        ]
 
     def start(self) -> None:
         self.entry.start()
