@@ -46,7 +46,7 @@ def encode(records: np.ndarray) -> bytes:
         records: RECORD[n] or COMMAND[n].
     """
     first = FIRST_WORD if records.dtype == RECORD else 0
-    words = np.ascontiguousarray(records).view("<u8").reshape(len(records), -1)[:, first:]
+    words = np.ascontiguousarray(records).view("<u8").reshape(-1, first + COMMAND_WORDS)[:, first:]
     cancels = records["type"] == CommandType.CANCEL
     sizes = np.where(cancels, CANCEL_WORDS, COMMAND_WORDS)
     starts = np.cumsum(sizes) - sizes
