@@ -141,9 +141,14 @@ class EngineOf:
                 f"commands: {commands.ndim}-dimensional {commands.dtype}: expected a one-dimensional array of "
                 "matchbox.COMMAND or matchbox.RECORD"
             )
-        return self.outputs(commands, account, time_ns).view(np.uint8).reshape(-1, OUTPUT.itemsize)[
-            :, :REPORT_BYTES
-        ].copy().view(REPORT).reshape(-1)
+        return (
+            self.outputs(commands, account, time_ns)
+            .view(np.uint8)
+            .reshape(-1, OUTPUT.itemsize)[:, :REPORT_BYTES]
+            .copy()
+            .view(REPORT)
+            .reshape(-1)
+        )
 
     def outputs(self, commands: np.ndarray, account: int, time_ns: int | None) -> np.ndarray:
         """As `submit`, but OUTPUT[m]: reports with the accounts they concern and their command."""
@@ -152,7 +157,9 @@ class EngineOf:
         else:
             records = np.zeros(commands.size, RECORD)
             raw = records.view(np.uint8).reshape(-1, RECORD.itemsize)
-            raw[:, COMMAND_AT:] = np.ascontiguousarray(commands).view(np.uint8).reshape(-1, COMMAND.itemsize)
+            raw[:, COMMAND_AT:] = (
+                np.ascontiguousarray(commands).view(np.uint8).reshape(-1, COMMAND.itemsize)
+            )
             records["account"] = whole(account, "account", 0, 2**32 - 1)
             records["time_ns"] = self.time_ns if time_ns is None else time_ns
         if records.size:
@@ -160,7 +167,9 @@ class EngineOf:
                 raise BadInput(f"time_ns {time_ns}: expected {self.time_ns} or later")
             self.time_ns = max(self.time_ns, int(records["time_ns"][-1]))
         records["checksum"] = 0
-        records["command_sequence"] = self.command_sequence + 1 + np.arange(records.size, dtype=np.uint64)
+        records["command_sequence"] = (
+            self.command_sequence + 1 + np.arange(records.size, dtype=np.uint64)
+        )
         self.command_sequence += records.size
         return self.engine_book.execute(records)
 
@@ -168,8 +177,12 @@ class EngineOf:
         """Submit one command made of `fields`."""
         command = np.zeros(1, COMMAND)
         for name, value in fields.items():
-            limits = np.iinfo(COMMAND[name])
-            command[name] = whole(value, name, int(limits.min), int(limits.max))
+            low, high = int(np.iinfo(COMMAND[name]).min), int(np.iinfo(COMMAND[name]).max)
+            if (
+                name == "quantity"
+            ):  # what no field can hold is refused by the book, like all above QUANTITY_MAX
+                value = min(max(whole(value, name), low), high)
+            command[name] = whole(value, name, low, high)
         return self.submit(command, account, time_ns)
 
     def enter(
@@ -277,13 +290,15 @@ class EngineOf:
             for name, value in parameters.items()
         ]
         if not reports:
-            raise BadInput("define: expected a parameter, as in define(instrument=2, price_scale=4)")
+            raise BadInput(
+                "define: expected a parameter, as in define(instrument=2, price_scale=4)"
+            )
         return np.concatenate(reports)
 
     def set_state(
         self, *, instrument: int, state: str, account: int = 0, time_ns: int | None = None
     ) -> np.ndarray:
-        """"open", "halt", "resume" or "close" an instrument. Returns REPORT[1]."""
+        """ "open", "halt", "resume" or "close" an instrument. Returns REPORT[1]."""
         action = code(state, Action, "state")
         return self.one(
             account, time_ns, type=CommandType.STATE, instrument=instrument, parameter=action
@@ -362,12 +377,12 @@ class ReferenceEngine(EngineOf):
         super().__init__(ReferenceBook(orders, levels, instruments))
 
 
-def whole(value: int, field: str, low: int, high: int) -> int:
-    """A whole number in a range. Raises BadInput."""
+def whole(value: int, field: str, low: int | None = None, high: int | None = None) -> int:
+    """A whole number, in a range if one is given. Raises BadInput."""
     try:
         number = value.__index__()
     except AttributeError:
         raise BadInput(f"{field} {value!r}: expected a whole number") from None
-    if not low <= number <= high:
+    if low is not None and high is not None and not low <= number <= high:
         raise BadInput(f"{field} {value}: expected {low} to {high}")
     return number
