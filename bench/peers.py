@@ -38,7 +38,9 @@ def exchange_bytes(fd, data, size, scratch, pollfd, timespec, result):
     while True:
         progress = False
         if sent < size:
-            n = libc.send(fd, data + sent, min(size - sent, SEND_BYTES), libc.MSG_DONTWAIT | libc.MSG_NOSIGNAL)
+            n = libc.send(
+                fd, data + sent, min(size - sent, SEND_BYTES), libc.MSG_DONTWAIT | libc.MSG_NOSIGNAL
+            )
             if n > 0:
                 sent += n
                 progress = True
@@ -123,7 +125,12 @@ def subscriber(address: str) -> dict[str, float]:
         pollfd = np.frombuffer(bytearray(struct.pack("ihh", receiver.fileno(), 1, 0)), np.uint8)
         print("ready", flush=True)
         count_reports(
-            receiver.fileno(), address_of(buffer), address_of(pollfd), QUIET_MS, address_of(times), result
+            receiver.fileno(),
+            address_of(buffer),
+            address_of(pollfd),
+            QUIET_MS,
+            address_of(times),
+            result,
         )
     return {
         "reports": int(result[0]),
@@ -135,4 +142,10 @@ def subscriber(address: str) -> dict[str, float]:
 
 if __name__ == "__main__":
     role, *arguments = sys.argv[1:]
-    print(json.dumps(client(int(arguments[0]), arguments[1]) if role == "client" else subscriber(arguments[0])))
+    print(
+        json.dumps(
+            client(int(arguments[0]), arguments[1])
+            if role == "client"
+            else subscriber(arguments[0])
+        )
+    )

@@ -41,7 +41,9 @@ def lines(outputs: np.ndarray, types: np.ndarray) -> Iterator[str]:
     number[(kinds == Kind.REJECTED) & (types[seq] == CommandType.REPLACE)] = 5
     if (number < 0).any():
         first = outputs[number < 0][0]
-        raise BadInput(f"report {first['report_sequence']}: kind {first['kind']} has no canonical line")
+        raise BadInput(
+            f"report {first['report_sequence']}: kind {first['kind']} has no canonical line"
+        )
     accepted = outputs[kinds == Kind.ACCEPTED]
     names = np.zeros(outputs.size + 1, np.uint64)
     names[accepted["report_sequence"]] = accepted["contra"]
@@ -61,7 +63,9 @@ def lines(outputs: np.ndarray, types: np.ndarray) -> Iterator[str]:
             outputs["price"][part],
             outputs["quantity"][part],
         )
-        for line, s, side, i, o, price, quantity in zip(*(c.tolist() for c in columns), strict=True):
+        for line, s, side, i, o, price, quantity in zip(
+            *(c.tolist() for c in columns), strict=True
+        ):
             yield LINES[line].format(
                 seq=s, side=side, id=i, other=o, price=price, quantity=quantity
             )

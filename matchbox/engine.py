@@ -189,7 +189,11 @@ def send_unsent(core, made):
     """After a crash: log and send outbox entries [0, made), which recovery made and nobody has seen."""
     if not log_reports(core.reports, core.outbox, made):
         return U(Halt.LOG_FAILED)
-    return U(Halt.PUBLICATION) if publish_reports(core.publisher, core.outbox, U(0), made) else U(Halt.NONE)
+    return (
+        U(Halt.PUBLICATION)
+        if publish_reports(core.publisher, core.outbox, U(0), made)
+        else U(Halt.NONE)
+    )
 
 
 @kernel

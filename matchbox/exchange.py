@@ -262,7 +262,10 @@ class Exchange:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -280,5 +283,3 @@ def stream_name(directory: LogDirectory) -> str:
 def compile_for(kernel: numba.core.dispatcher.Dispatcher, *arguments: object) -> None:
     """Compile a kernel for these arguments, or read it from the cache, before anybody waits for it."""
     kernel.compile(tuple(numba.typeof(argument) for argument in arguments))
-
-

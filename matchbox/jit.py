@@ -102,7 +102,12 @@ def kernel(function: Callable[..., Any] | None = None, *, entry: bool = False) -
         if entry:
             return njit(f, nogil=True, cache=True, _nrt=False)
         return njit(
-            f, nogil=True, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+            f,
+            nogil=True,
+            _nrt=False,
+            forceinline=True,
+            no_cpython_wrapper=True,
+            no_cfunc_wrapper=True,
         )
 
     return compile if function is None else compile(function)

@@ -64,9 +64,7 @@ class ReportCursor:
         while done < count and self.run:
             here = min(count - done, 1 + self.run.count - self.slot)
             entries = made[done * ENTRY_WORDS :]
-            same = first_difference(
-                entries, self.run.words, np.uint64(self.slot), np.uint64(here)
-            )
+            same = first_difference(entries, self.run.words, np.uint64(self.slot), np.uint64(here))
             if same != here:
                 sequence = int(entries[int(same) * ENTRY_WORDS])
                 raise LogRefused(

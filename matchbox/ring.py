@@ -42,7 +42,9 @@ def allocate(count: int = SLOTS_DEFAULT) -> Ring:
     """A ring of `count` slots (a power of two), on memory of its own, touched."""
     if count < 2 or count & (count - 1):
         raise ValueError(f"ring slots must be a power of two, not {count}")
-    return Ring(huge(count * CACHE_LINE_WORDS, np.uint64, prefault=True), huge(CURSOR_WORDS, np.uint64))
+    return Ring(
+        huge(count * CACHE_LINE_WORDS, np.uint64, prefault=True), huge(CURSOR_WORDS, np.uint64)
+    )
 
 
 @kernel

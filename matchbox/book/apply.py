@@ -69,7 +69,10 @@ assert AHEAD <= 31
 @kernel
 def is_open(b, instrument):
     """An instrument that exists and is open. Numbers come from outside."""
-    return instrument < U(b.instruments.size) and b.instruments[instrument].state == InstrumentState.OPEN
+    return (
+        instrument < U(b.instruments.size)
+        and b.instruments[instrument].state == InstrumentState.OPEN
+    )
 
 
 @kernel
@@ -143,7 +146,9 @@ def enter(b, words, at, slot, head, account, command, outbox, count):
                     fault = U(Reason.LEVEL_OVERFLOW)
     if fault:
         order = account << U(32)
-        return reject(b, outbox, count, fault, place, U(0), order_id, price, quantity, order, command)
+        return reject(
+            b, outbox, count, fault, place, U(0), order_id, price, quantity, order, command
+        )
 
     reference = b.counts[REPORTS] + U(1)
     count = report(
@@ -158,7 +163,16 @@ def enter(b, words, at, slot, head, account, command, outbox, count):
             return count
     if head & IOC_BIT:
         return report(
-            b, outbox, count, place | CANCELED_IOC, reference, order_id, price, quantity, order, command
+            b,
+            outbox,
+            count,
+            place | CANCELED_IOC,
+            reference,
+            order_id,
+            price,
+            quantity,
+            order,
+            command,
         )
     if trades:
         level = level_at(b, book, rank)
@@ -212,7 +226,11 @@ def reduce(b, outbox, count, slot, node, book, place, price, new_price, quantity
         fault = U(Reason.INVALID_QUANTITY)
     elif quantity >= leaves:
         fault = U(Reason.NOT_REDUCED)
-    reference, order_id, order = b.cells[node + REFERENCE], b.cells[node + ORDER_ID], b.cells[node + OWNER]
+    reference, order_id, order = (
+        b.cells[node + REFERENCE],
+        b.cells[node + ORDER_ID],
+        b.cells[node + OWNER],
+    )
     if fault:
         return reject(
             b, outbox, count, fault, place, reference, order_id, new_price, quantity, order, command
@@ -222,7 +240,16 @@ def reduce(b, outbox, count, slot, node, book, place, price, new_price, quantity
     b.cells[node + LEAVES] = quantity
     b.depth[level_of(b, node)] -= leaves - quantity
     return report(
-        b, outbox, count, place | RESTATED_REDUCE, reference, order_id, price, quantity, order, command
+        b,
+        outbox,
+        count,
+        place | RESTATED_REDUCE,
+        reference,
+        order_id,
+        price,
+        quantity,
+        order,
+        command,
     )
 
 
@@ -237,11 +264,28 @@ def rename(b, slot, node, account, new_order_id):
 
 @kernel
 def replace(
-    b, outbox, count, slot, node, book, place, price, new_price, quantity, flags, new_order_id, account, command
+    b,
+    outbox,
+    count,
+    slot,
+    node,
+    book,
+    place,
+    price,
+    new_price,
+    quantity,
+    flags,
+    new_order_id,
+    account,
+    command,
 ):
     """New price, quantity and id. Fewer at the same price keeps its place; all else goes to the back."""
     level, leaves = level_of(b, node), b.cells[node + LEAVES]
-    reference, order_id, order = b.cells[node + REFERENCE], b.cells[node + ORDER_ID], b.cells[node + OWNER]
+    reference, order_id, order = (
+        b.cells[node + REFERENCE],
+        b.cells[node + ORDER_ID],
+        b.cells[node + OWNER],
+    )
     rank, opposite = rank_of(book, new_price), book ^ U(1)
     limit = rank_of(opposite, new_price)
     keeps, trades = False, False
@@ -287,7 +331,9 @@ def replace(
         return count
     leave_queue(b, book, node)
     if trades:
-        count, quantity = match(b, outbox, count, place, opposite, limit, quantity, reference, command)
+        count, quantity = match(
+            b, outbox, count, place, opposite, limit, quantity, reference, command
+        )
         if quantity == U(0):
             forget_order(b, slot, node)
             return count

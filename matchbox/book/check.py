@@ -36,13 +36,19 @@ def check(b: Book) -> None:
                     live = bool(int(b.pages["bits"][page]) >> tick & 1)
                     assert live == bool(orders), f"level {level}: its bit says whether orders rest"
                     total = sum(int(b.cells[node + 3]) for node in orders)
-                    assert total == int(b.depth[level]), f"level {level}: depth is the sum of leaves"
+                    assert total == int(b.depth[level]), (
+                        f"level {level}: depth is the sum of leaves"
+                    )
                     assert not seen & set(orders), "an order is in one queue"
-                    assert all(int(b.cells[node + 3]) > 0 for node in orders), "resting orders have leaves"
+                    assert all(int(b.cells[node + 3]) > 0 for node in orders), (
+                        "resting orders have leaves"
+                    )
                     seen.update(orders)
                     levels += live
                     best = best or (level if live else 0)
-        assert int(b.sides["level"][book]) == best, f"book {book}: the best level is the first live one"
+        assert int(b.sides["level"][book]) == best, (
+            f"book {book}: the best level is the first live one"
+        )
         rank = int(b.pages["key"][best // 64]) * 64 + best % 64 if best else WORST
         assert int(b.sides["rank"][book]) == rank, f"book {book}: and its rank is cached"
     assert levels == int(b.counts[LEVELS]) <= int(b.counts[LEVELS_LIMIT]), "live levels are counted"
@@ -79,11 +85,15 @@ def pages_of(b: Book, group: int) -> list[int]:
         present = bool(int(b.groups["present"][group]) >> place & 1)
         live = bool(int(b.groups["bits"][group]) >> place & 1)
         assert present == bool(page), f"group {group}: present says which pages are open"
-        assert live == bool(page and b.pages["bits"][page]), f"group {group}: bits say which are live"
+        assert live == bool(page and b.pages["bits"][page]), (
+            f"group {group}: bits say which are live"
+        )
         if page:
             record = b.pages[page]
             key = int(b.groups["key"][group]) * 64 + place
-            assert int(record["key"]) == key and int(record["group"]) == group, f"page {page} is its own"
+            assert int(record["key"]) == key and int(record["group"]) == group, (
+                f"page {page} is its own"
+            )
             parked = record["parked"] or b.groups["parked"][group]
             assert record["bits"] or parked, f"page {page}: an empty one is parked, or its group is"
             pages.append(page)
@@ -162,7 +172,9 @@ def check_pools(b: Book, groups: dict[int, list[int]], orders: int) -> None:
         free = stack[: int(b.counts[pool])]
         assert free.size + used == stack.size, f"every {name} is free or in use"
         assert np.unique(free).size == free.size, f"no {name} is free twice"
-    assert all((int(node) - int(b.pages.size) * 64) % NODE_WORDS == 0 for node in b.free_orders[:64])
+    assert all(
+        (int(node) - int(b.pages.size) * 64) % NODE_WORDS == 0 for node in b.free_orders[:64]
+    )
 
 
 def words_in_use(b: Book) -> list[int]:

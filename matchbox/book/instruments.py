@@ -49,7 +49,9 @@ def define(b, words, at, account, command, outbox, count):
             record.price_scale = value
         else:
             record.quantity_scale = value
-    return answer(b, outbox, count, fault, INSTRUMENT, instrument, parameter, value, account, command)
+    return answer(
+        b, outbox, count, fault, INSTRUMENT, instrument, parameter, value, account, command
+    )
 
 
 @kernel
@@ -73,7 +75,10 @@ def set_state(b, words, at, account, command, outbox, count):
     fault = U(0)
     if account != U(OPERATOR_ACCOUNT):
         fault = U(Reason.NOT_PERMITTED)
-    elif instrument >= U(b.instruments.size) or b.instruments[instrument].state == InstrumentState.UNDEFINED:
+    elif (
+        instrument >= U(b.instruments.size)
+        or b.instruments[instrument].state == InstrumentState.UNDEFINED
+    ):
         fault = U(Reason.UNKNOWN_INSTRUMENT)
     elif action < U(Action.OPEN) or action > U(Action.CLOSE):
         fault = U(Reason.INVALID_PARAMETER)

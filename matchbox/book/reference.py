@@ -190,9 +190,7 @@ class ReferenceBook:
             return Reason.DUPLICATE_ORDER_ID
         # An order that trades has room for its remainder: the trade filled an order and emptied a level, and no
         # order of its own side can stand at a price where it meets the other side.
-        if tif == Tif.IOC or self.crosses(
-            command["instrument"], command["side"], command["price"]
-        ):
+        if tif == Tif.IOC or self.crosses(command["instrument"], command["side"], command["price"]):
             return Reason.NONE
         if len(self.live) == self.orders_limit:
             return Reason.ORDERS_FULL

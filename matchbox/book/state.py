@@ -70,7 +70,14 @@ OUTBOX_SOFT = 1 << 11
 OUTBOX_SLACK = 1 << 12
 
 PAGE = np.dtype(
-    [("key", "u8"), ("bits", "u8"), ("book", "u4"), ("group", "u4"), ("parked", "u4"), ("pad", "u4")]
+    [
+        ("key", "u8"),
+        ("bits", "u8"),
+        ("book", "u4"),
+        ("group", "u4"),
+        ("parked", "u4"),
+        ("pad", "u4"),
+    ]
 )
 GROUP = np.dtype(
     [
@@ -158,7 +165,9 @@ def allocate(
     def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
         return huge(count, dtype, prefault)
 
-    def stack(count: int) -> np.ndarray:  # popped from the end: lowest number first; 0 is never free
+    def stack(
+        count: int,
+    ) -> np.ndarray:  # popped from the end: lowest number first; 0 is never free
         free = zeros(count - 1, np.uint32)
         free[:] = np.arange(count - 1, 0, -1, dtype=np.uint32)
         return free
