@@ -40,7 +40,8 @@ class Table:
         data: the lines, LF after the last.
         count: lines.
     Raises:
-        BadInput: a line with another number of fields; names it.
+        BadInput: the first line has another number of fields. A later one ends the table before it,
+            and `verify` raises.
     """
 
     def __init__(self, data: np.ndarray, width: int, name: str, line: int) -> None:
@@ -48,25 +49,29 @@ class Table:
             data = np.append(data, np.uint8(NEWLINE))
         self.data = data
         self.name, self.line, self.width = name, line, width
+        self._problems: list[tuple[int, BadInput]] = []
         ends = np.flatnonzero((self.data == COMMA) | (self.data == NEWLINE))
-        breaks = self.data[ends] == NEWLINE
-        in_place = np.arange(width) == width - 1
-        whole = ends.size - ends.size % width
-        if whole < ends.size or (breaks[:whole].reshape(-1, width) != in_place).any():
-            raise self._uneven(breaks)
+        breaks = np.flatnonzero(self.data[ends] == NEWLINE)
+        uneven = breaks != np.arange(1, breaks.size + 1) * width - 1
+        if uneven.any():
+            ends = self._cut(ends, breaks, int(np.argmax(uneven)))
         self.count = ends.size // width
         self._ends = ends.reshape(-1, width)
         starts = np.empty(ends.size, np.int64)
         starts[0], starts[1:] = 0, ends[:-1] + 1
         self._starts = starts.reshape(-1, width)
-        self._problems: list[tuple[int, str, str]] = []
 
-    def _uneven(self, breaks: np.ndarray) -> BadInput:
-        widths = np.diff(np.flatnonzero(breaks), prepend=-1)
-        row = int(np.argmax(widths != self.width))
-        return BadInput(
-            f"{self.name}:{self.line + row}: expected {self.width} fields, not {int(widths[row])}"
+    def _cut(self, ends: np.ndarray, breaks: np.ndarray, row: int) -> np.ndarray:
+        """Leave the lines before the first with another number of fields, if there are any."""
+        before = int(breaks[row - 1]) + 1 if row else 0
+        found = int(breaks[row]) + 1 - before
+        error = BadInput(
+            f"{self.name}:{self.line + row}: expected {self.width} fields, not {found}"
         )
+        if not row:
+            raise error
+        self._problems.append((row, error))
+        return ends[:before]
 
     def cells(self, column: int) -> tuple[np.ndarray, np.ndarray]:
         """i64[n], i64[n]: where each field of a column begins and ends in `data`."""
@@ -83,14 +88,15 @@ class Table:
     def require(self, field: str, valid: np.ndarray, expected: str) -> None:
         """Note the first row whose field is not as it must be."""
         if not valid.all():
-            self._problems.append((int(np.argmin(valid)), field, expected))
+            row = int(np.argmin(valid))
+            where = f"{self.name}:{self.line + row}: {field}"
+            error = BadInput(f"{where}: expected {expected}, in {self.text(row)}")
+            self._problems.append((row, error))
 
     def verify(self) -> None:
         """Raise BadInput for the first line with a problem, and there for the one noted first."""
         if self._problems:
-            row, field, expected = min(self._problems, key=lambda problem: problem[0])
-            where = f"{self.name}:{self.line + row}"
-            raise BadInput(f"{where}: {field}: expected {expected}, in {self.text(row)}")
+            raise min(self._problems, key=lambda problem: problem[0])[1]
 
     def text(self, row: int) -> str:
         """A line as an error may quote it."""
