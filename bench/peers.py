@@ -1,7 +1,9 @@
-"""The other ends of the wire, for benches: a client that sends at full speed and a subscriber that counts.
+"""The other ends of the wire, for benches: a client that sends at full speed and a subscriber that
+counts.
 
-Both are kernels over libc, so that what is measured is the engine and not its peer. They run in processes of
-their own, as real peers would: `python -m bench.peers client PORT FILE`, `… subscriber GROUP:PORT`.
+Both are kernels over libc, so that what is measured is the engine and not its peer. They run in
+processes of their own, as real peers would: `python -m bench.peers client PORT FILE`, `…
+subscriber GROUP:PORT`.
 """
 
 import json
@@ -84,7 +86,8 @@ def count_reports(fd, buffer, pollfd, quiet_ms, timespec, result):
     """Receive datagrams until end of session or silence after the first.
 
     With UDP_GRO one receive may hold many datagrams; their headers tell where each ends.
-    result, i64[6]: reports, datagrams, reports missing, next sequence, ns at the first and the last receive.
+    result, i64[6]: reports, datagrams, reports missing, next sequence, ns at the first and the
+    last receive.
     """
     while True:
         length = libc.recv(fd, buffer, RECEIVE_BYTES, libc.MSG_DONTWAIT)

@@ -1,11 +1,14 @@
-"""How fast the engine itself is: workload files through log and book. `python -m bench.streams FILE… [--json]`.
+"""How fast the engine itself is: workload files through log and book. `python -m bench.streams
+FILE… [--json]`.
 
-What the timer includes: for each message the append to the command log (a mapped file, chained CRC), matching, and the
-append of its reports to the report log (a mapped file, chained CRC). Segments are made ready before; messages are records in
-memory; nothing is published. One thread. The prefill that a file marks is fed and not timed.
+What the timer includes: for each message the append to the command log (a mapped file, chained
+CRC), matching, and the append of its reports to the report log (a mapped file, chained CRC).
+Segments are made ready before; messages are records in memory; nothing is published. One thread.
+The prefill that a file marks is fed and not timed.
 
-Throughput and latency are measured in runs of their own, each on a new engine. A message's latency is the cycles of
-its log append and its matching, look-ahead for those behind it included; appending its reports is not.
+Throughput and latency are measured in runs of their own, each on a new engine. A message's latency
+is the cycles of its log append and its matching, look-ahead for those behind it included;
+appending its reports is not.
 
 The SHA-256 is of the canonical report lines of one more run (`matchbox/canonical.py`).
 """
@@ -51,7 +54,8 @@ LATENCY_TIMER = "log append with CRC and matching of one message; two reads of t
 
 @kernel(entry=True)
 def stream(commands, reports, book, words, first, last, outbox, latency):
-    """Messages [first, last) of `words` (u64, eight a message) through log and book. Returns the position reached."""
+    """Messages [first, last) of `words` (u64, eight a message) through log and book. Returns the
+    position reached."""
     position = first
     while position < last:
         count = make_room(commands, min(BATCH, last - position))

@@ -1,14 +1,15 @@
 """Machine instructions that Numba does not offer, as functions that kernels call.
 
-A plain load in a loop is hoisted and never sees another thread's store: every cell that two threads share
-is read with `load_acquire` and written with `store_release`. On x86-64 both are plain moves; on aarch64
-they are `ldar` and `stlr`. `store_ordered` is a full fence as well (x86-64: `xchg`).
+A plain load in a loop is hoisted and never sees another thread's store: every cell that two
+threads share is read with `load_acquire` and written with `store_release`. On x86-64 both are
+plain moves; on aarch64 they are `ldar` and `stlr`. `store_ordered` is a full fence as well
+(x86-64: `xchg`).
 
-Addresses are i64, indices and words u64. The CRC is CRC-32C (Castagnoli, "crc-32c" in crcmod's terms) without
-its final inversion: a chain value is passed from one call to the next as it is.
+Addresses are i64, indices and words u64. The CRC is CRC-32C (Castagnoli, "crc-32c" in crcmod's
+terms) without its final inversion: a chain value is passed from one call to the next as it is.
 
-The portable twins at the end say in plain operations what each instruction does; tests hold one against
-the other and the CRC against crcmod.
+The portable twins at the end say in plain operations what each instruction does; tests hold one
+against the other and the CRC against crcmod.
 """
 
 import platform
@@ -50,7 +51,7 @@ def call(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
     return builder.call(function, arguments)
 
 
-# -- shared cells of u64 arrays ------------------------------------------------------------------------
+# -- shared cells of u64 arrays -----------------------------------------------------------------
 
 
 def _loader(ordering: str) -> Any:
@@ -113,7 +114,8 @@ def pause(typing):
 
 @intrinsic
 def cycles(typing):
-    """The cycle counter, u64. Constant rate on the machines we serve; convert with a measured rate."""
+    """The cycle counter, u64. Constant rate on the machines we serve; convert with a measured
+    rate."""
 
     def generate(context, builder, signature, args):
         return call(builder, "llvm.readcyclecounter", I64, [])
@@ -121,7 +123,7 @@ def cycles(typing):
     return types.uint64(), generate
 
 
-# -- caches ------------------------------------------------------------------------------------------
+# -- caches -------------------------------------------------------------------------------------
 
 
 @intrinsic
@@ -160,7 +162,8 @@ store_line = _line_store(streaming=False)
 """store_line(address, w0 … w7): one aligned 64-byte store."""
 
 stream_line = _line_store(streaming=True)
-"""The same past the caches, for a line this core will not read again; `stream_fence` before publishing it."""
+"""The same past the caches, for a line this core will not read again; `stream_fence` before
+publishing it."""
 
 
 @intrinsic
@@ -177,7 +180,7 @@ def stream_fence(typing):
     return types.void(), generate
 
 
-# -- raw memory: addresses handed out by Python, of buffers that outlive the kernel ----------------------
+# -- raw memory: addresses handed out by Python, of buffers that outlive the kernel -------------
 
 
 def _peek(bits: int, swap: bool = False) -> Any:
@@ -229,7 +232,7 @@ def copy_bytes(typing, target, source, count):
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-# -- arithmetic --------------------------------------------------------------------------------------
+# -- arithmetic ---------------------------------------------------------------------------------
 
 
 @intrinsic
@@ -268,7 +271,7 @@ def fold_multiply(typing, a, b):
     return types.uint64(types.uint64, types.uint64), generate
 
 
-# -- CRC-32C -----------------------------------------------------------------------------------------
+# -- CRC-32C ------------------------------------------------------------------------------------
 
 CRC_POLYNOMIAL = 0x82F63B78  # Castagnoli, reflected
 
@@ -346,7 +349,7 @@ else:
         return crc32c_portable(crc, value, 4)
 
 
-# -- portable twins ------------------------------------------------------------------------------------
+# -- portable twins -----------------------------------------------------------------------------
 
 
 @kernel

@@ -1,11 +1,12 @@
 """Reports as the canonical lines in which independent engines compare notes. Plain Python.
 
-    0,seq,side,id,price,quantity      order accepted        3,seq,side,id,price,quantity   order replaced
+    0,seq,side,id,price,quantity      order accepted        3,seq,side,id,price,quantity   order
+    replaced
     1,seq,price,quantity,resting,aggressor   trade          4,seq,id   cancel rejected
     2,seq,side,id,price               order canceled        5,seq,id   replace rejected
 
-Sorted by (seq, first number), stable; seq counts commands from 0. The format of the public matching-engine benchmark of
-flash1-dev. Orders are named by the id they were entered with.
+Sorted by (seq, first number), stable; seq counts commands from 0. The format of the public
+matching-engine benchmark of flash1-dev. Orders are named by the id they were entered with.
 """
 
 import hashlib

@@ -35,7 +35,8 @@ Ladder = list[tuple[int, Queue]]
 
 
 class BookView(NamedTuple):
-    """One instrument's book: best price first, each with its orders (order_id, leaves_quantity), oldest first."""
+    """One instrument's book: best price first, each with its orders (order_id, leaves_quantity),
+    oldest first."""
 
     bids: Ladder
     asks: Ladder
@@ -105,7 +106,8 @@ class CompiledBook:
 
 
 def code(value: str, codes: type[Side] | type[Tif] | type[Action], field: str) -> int:
-    """A code by its name, in any case. Raises BadInput naming the field and the names it may have."""
+    """A code by its name, in any case. Raises BadInput naming the field and the names it may
+    have."""
     try:
         return codes[value.upper()].value
     except (KeyError, AttributeError):
@@ -127,8 +129,8 @@ class EngineOf:
         """Execute commands in order.
 
         Args:
-            commands: COMMAND[n], or RECORD[n] as `files.read` gives them, whose accounts and times are kept.
-            account: the account they act for.
+            commands: COMMAND[n], or RECORD[n] as `files.read` gives them, whose accounts and times
+            are kept. account: the account they act for.
             time_ns: their time; by default that of the command before.
         Returns:
             REPORT[m]: every command makes at least one.
@@ -138,8 +140,8 @@ class EngineOf:
         commands = np.asarray(commands)
         if commands.dtype not in (COMMAND, RECORD) or commands.ndim != 1:
             raise BadInput(
-                f"commands: {commands.ndim}-dimensional {commands.dtype}: expected a one-dimensional array of "
-                "matchbox.COMMAND or matchbox.RECORD"
+                f"commands: {commands.ndim}-dimensional {commands.dtype}: "
+                "expected a one-dimensional array of matchbox.COMMAND or matchbox.RECORD"
             )
         return (
             self.outputs(commands, account, time_ns)
@@ -198,7 +200,8 @@ class EngineOf:
         group: int = 0,
         time_ns: int | None = None,
     ) -> np.ndarray:
-        """A limit order: "buy" or "sell" `quantity` lots at `price` ticks, "gtc" or "ioc". Returns REPORT[m]."""
+        """A limit order: "buy" or "sell" `quantity` lots at `price` ticks, "gtc" or "ioc". Returns
+        REPORT[m]."""
         kind_tif = OrderKind.LIMIT | code(tif, Tif, "tif") << 4
         return self.one(
             account,
@@ -254,8 +257,8 @@ class EngineOf:
     ) -> np.ndarray:
         """Change an order: `quantity` is its new leaves, `new_order_id` by default the old one.
 
-        No more at the same price keeps its place unless `requeue`; all else goes to the back and may trade. Returns
-        REPORT[m].
+        No more at the same price keeps its place unless `requeue`; all else goes to the back and
+        may trade. Returns REPORT[m].
         """
         return self.one(
             account,
@@ -277,7 +280,8 @@ class EngineOf:
         time_ns: int | None = None,
         **parameters: int,
     ) -> np.ndarray:
-        """Set `price_scale` or `quantity_scale`, one command each; the first creates the instrument, closed."""
+        """Set `price_scale` or `quantity_scale`, one command each; the first creates the
+        instrument, closed."""
         reports = [
             self.one(
                 account,

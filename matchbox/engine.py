@@ -2,15 +2,15 @@
 
     decode or feed -> ring -> log it -> match it -> log its reports -> publish them -> own reports
 
-`decode`, `wal`, `book` and `publish` do not know one another; this file composes them and is the only place
-that says in which order they act. Two gates hold here and nowhere else:
+`decode`, `wal`, `book` and `publish` do not know one another; this file composes them and is the
+only place that says in which order they act. Two gates hold here and nowhere else:
 
     1  a command is matched only after its record is in the log;
     2  a report leaves only after it is in the report log, and so after its command is.
 
-Every thread runs the same kernel, `run`, with other roles: all of them on one thread (`shared`) or decoding
-on one and matching on another (`dedicated`). Cells that two threads share are read with `load_acquire` and
-written with `store_release`.
+Every thread runs the same kernel, `run`, with other roles: all of them on one thread (`shared`) or
+decoding on one and matching on another (`dedicated`). Cells that two threads share are read with
+`load_acquire` and written with `store_release`.
 """
 
 from enum import IntEnum
@@ -81,7 +81,8 @@ STOP, HALTED, ASLEEP, DELIVERED = U(0), U(16), U(32), U(48)
 CELL_WORDS = 64
 
 BATCH = U(512)
-"""Commands a step at the most: what waits in the ring bounds how long the first report of a batch waits."""
+"""Commands a step at the most: what waits in the ring bounds how long the first report of a batch
+waits."""
 
 
 class Core(NamedTuple):
@@ -101,10 +102,12 @@ class Core(NamedTuple):
 
 @kernel
 def log_and_match(commands, book, words, mask, first, last, outbox, latency):
-    """Log, then match, the records at positions [first, last) of `words`; the log has room for them.
+    """Log, then match, the records at positions [first, last) of `words`; the log has room for
+    them.
 
-    Stops early when the outbox holds a batch. `latency`, u64[...] by position or None, receives the cycles
-    that each command took, its log append included. Returns the position reached and the reports made.
+    Stops early when the outbox holds a batch. `latency`, u64[...] by position or None, receives
+    the cycles that each command took, its log append included. Returns the position reached and
+    the reports made.
     """
     made = U(0)
     position = first
@@ -145,7 +148,8 @@ def log_reports(reports, outbox, made):
 
 @kernel
 def lap(stages, stage, since):
-    """Add the cycles since `since` to a stage's count, if stages are measured. Returns the time now."""
+    """Add the cycles since `since` to a stage's count, if stages are measured. Returns the time
+    now."""
     if stages is None:
         return since
     now = cycles()
@@ -157,7 +161,8 @@ def lap(stages, stage, since):
 def match_step(core, stages):
     """Take what waits in the ring all the way.
 
-    stages: u64[`Stage`], receives the cycles of each, or None. Returns the commands done and a `Halt` code.
+    stages: u64[`Stage`], receives the cycles of each, or None. Returns the commands done and a
+    `Halt` code.
     """
     first, waiting = available(core.ring, BATCH)
     if waiting == U(0):
@@ -186,7 +191,8 @@ def match_step(core, stages):
 
 @kernel(entry=True)
 def send_unsent(core, made):
-    """After a crash: log and send outbox entries [0, made), which recovery made and nobody has seen."""
+    """After a crash: log and send outbox entries [0, made), which recovery made and nobody has
+    seen."""
     if not log_reports(core.reports, core.outbox, made):
         return U(Halt.LOG_FAILED)
     return (
@@ -200,8 +206,9 @@ def send_unsent(core, made):
 def park(core, timeout_ms):
     """Matcher: block until the decoder rings or the time is up.
 
-    The decoder stores its cursor, then reads ASLEEP; the matcher stores ASLEEP, then reads the cursor. Both
-    have a full fence between the two, so one of them sees the other and no wake-up is lost.
+    The decoder stores its cursor, then reads ASLEEP; the matcher stores ASLEEP, then reads the
+    cursor. Both have a full fence between the two, so one of them sees the other and no wake-up is
+    lost.
     """
     store_ordered(core.cells, ASLEEP, U(1))
     fence()
@@ -226,7 +233,8 @@ def ring_bell(core):
 
 @kernel
 def finished(core, stop):
-    """Matcher, when its ring is empty: may it go? Clients get what is theirs unless the time is up."""
+    """Matcher, when its ring is empty: may it go? Clients get what is theirs unless the time is
+    up."""
     return stop == U(Stop.LEAVE) or (stop == U(Stop.DRAIN) and drained(core.connections))
 
 

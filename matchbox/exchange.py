@@ -1,11 +1,13 @@
-"""An exchange: the engine with its log, its sockets and its threads. The control plane, in plain Python.
+"""An exchange: the engine with its log, its sockets and its threads. The control plane, in plain
+Python.
 
     exchange = Exchange(config)
     exchange.start()    lock the log, verify it, replay it; then new segments, sockets, threads
-    exchange.stop()     take no further command, finish those taken, deliver every report, end the stream, sync the log
+    exchange.stop()     take no further command, finish those taken, deliver every report, end the
+    stream, sync the log
 
-Nothing is written before the log has been read and understood, and no port opens before the book is whole. With
-`commands` it executes an array of records instead of listening for clients.
+Nothing is written before the log has been read and understood, and no port opens before the book
+is whole. With `commands` it executes an array of records instead of listening for clients.
 """
 
 import base64
@@ -76,7 +78,7 @@ class Exchange:
         self.sequences = (0, 0)
         self.first_sequence = 0
 
-    # -- start ------------------------------------------------------------------------------------------
+    # -- start ----------------------------------------------------------------------------------
 
     def start(self, progress: Progress | None = None) -> None:
         """Recover and open. `progress` is told commands replayed and in all.
@@ -179,7 +181,7 @@ class Exchange:
             reason = self.directory.failure if self.directory else ""
             self.failure = reason or halt.name.lower()
 
-    # -- while it runs ----------------------------------------------------------------------------------
+    # -- while it runs --------------------------------------------------------------------------
 
     @property
     def command_sequence(self) -> int:
@@ -216,14 +218,16 @@ class Exchange:
 
     @property
     def digest(self) -> str:
-        """Names the book's state. Only while no thread runs: before `start` returns, or after `stop`."""
+        """Names the book's state. Only while no thread runs: before `start` returns, or after
+        `stop`."""
         assert self.book is not None and not self.threads
         return digest.digest(*rows(self.book), self.report_sequence)
 
-    # -- stop -------------------------------------------------------------------------------------------
+    # -- stop -----------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop in order. What was taken is executed, logged and sent. Harmless if stopped already."""
+        """Stop in order. What was taken is executed, logged and sent. Harmless if stopped
+        already."""
         if self.core is not None and self.threads:
             cells = self.core.cells
             cells[int(STOP)] = Stop.INTAKE
@@ -273,13 +277,15 @@ class Exchange:
 def stream_name(directory: LogDirectory) -> str:
     """Identity of the report stream: 10 characters.
 
-    It names the log and the first epoch since the machine was started: at level `process` a restart of the machine may
-    have lost reports that were sent, and their numbers then mean something else.
+    It names the log and the first epoch since the machine was started: at level `process` a
+    restart of the machine may have lost reports that were sent, and their numbers then mean
+    something else.
     """
     log = base64.b32encode(directory.uuid).decode()[:6]
     return f"{log}{directory.stream_epoch & 0xFFFF:04X}"
 
 
 def compile_for(kernel: numba.core.dispatcher.Dispatcher, *arguments: object) -> None:
-    """Compile a kernel for these arguments, or read it from the cache, before anybody waits for it."""
+    """Compile a kernel for these arguments, or read it from the cache, before anybody waits for
+    it."""
     kernel.compile(tuple(numba.typeof(argument) for argument in arguments))

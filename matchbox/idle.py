@@ -5,8 +5,8 @@
     backoff   spin for 20 us, yield 20 times, then park until something arrives or 10 ms have passed
 
 Parking is the caller's: it blocks where its work arrives from, in `epoll_wait` or on the matcher's
-eventfd (`engine.run`). Measured on two shared cores, `backoff` idles at about 1 % CPU and costs a busy
-engine nothing, so it is the default.
+eventfd (`engine.run`). Measured on two shared cores, `backoff` idles at about 1 % CPU and costs a
+busy engine nothing, so it is the default.
 """
 
 import numpy as np
@@ -27,7 +27,8 @@ WORDS = 8
 
 
 def allocate() -> np.ndarray:
-    """One thread's idle state, u64[8]: when the quiet began (ns), yields since then, address of its [4], [5]."""
+    """One thread's idle state, u64[8]: when the quiet began (ns), yields since then, address of
+    its [4], [5]."""
     state = np.zeros(WORDS, np.uint64)
     state[int(TIMESPEC)] = state[4:].ctypes.data
     return state
@@ -48,7 +49,8 @@ def busy(state):
 
 @kernel
 def idle(state, strategy, now_ns):
-    """A round found none: wait a little. Returns for how many ms the caller may park, 0 for not at all."""
+    """A round found none: wait a little. Returns for how many ms the caller may park, 0 for not at
+    all."""
     if strategy == SPIN:
         pause()
         return 0

@@ -1,12 +1,15 @@
 """The one way a function becomes machine code.
 
-`@kernel` marks a step that is inlined into its caller and can be called from kernels only; `@kernel(entry=True)` one
-that Python or a thread calls, or that is too rarely used to be inlined. Only entries are cached, and only they get the
-wrappers that Python calls, which halves the time to compile. Both run without the GIL and without Numba's runtime (`_nrt=False`): a kernel cannot allocate, and
-taking an array out of a `NamedTuple` costs no reference count (measured: 6 to 8 times faster).
+`@kernel` marks a step that is inlined into its caller and can be called from kernels only;
+`@kernel(entry=True)` one that Python or a thread calls, or that is too rarely used to be inlined.
+Only entries are cached, and only they get the wrappers that Python calls, which halves the time to
+compile. Both run without the GIL and without Numba's runtime (`_nrt=False`): a kernel cannot
+allocate, and taking an array out of a `NamedTuple` costs no reference count (measured: 6 to 8
+times faster).
 
-The cache folder is ours. Numba does not notice when a callee or a constant in another file changes, so
-the folder is named by a digest of every compiled source, the versions and the NUMBA_* settings.
+The cache folder is ours. Numba does not notice when a callee or a constant in another file
+changes, so the folder is named by a digest of every compiled source, the versions and the NUMBA_*
+settings.
 """
 
 import hashlib

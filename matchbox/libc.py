@@ -1,7 +1,7 @@
 """The C library as kernels call it: no GIL, no Python object, cached with their callers.
 
-Pointers are i64 addresses of buffers that outlive the call. Each function returns what its manual page
-says; `errno()` tells why it returned -1.
+Pointers are i64 addresses of buffers that outlive the call. Each function returns what its manual
+page says; `errno()` tells why it returned -1.
 """
 
 import errno as codes

@@ -1,7 +1,7 @@
 """Large zeroed arrays on memory that the kernel may back with huge pages. Plain Python.
 
-Anonymous memory is taken private: shared anonymous memory (Python's default) is shmem and gets no huge
-pages. Pages are touched only when used, unless `prefault` asks for all of them now.
+Anonymous memory is taken private: shared anonymous memory (Python's default) is shmem and gets no
+huge pages. Pages are touched only when used, unless `prefault` asks for all of them now.
 """
 
 import mmap
@@ -14,7 +14,8 @@ MADV_POPULATE_WRITE = 23
 
 
 def huge(count: int, dtype: np.typing.DTypeLike, prefault: bool = False) -> np.ndarray:
-    """A zeroed array of `count` items; 2 MiB aligned on huge pages if that large, else 4 KiB aligned.
+    """A zeroed array of `count` items; 2 MiB aligned on huge pages if that large, else 4 KiB
+    aligned.
 
     The array owns its mapping: the memory goes when the last view does.
     """

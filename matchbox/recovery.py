@@ -1,9 +1,10 @@
-"""Recovery: the book as the log says it was, and the reports that a crash kept from leaving. Plain Python.
+"""Recovery: the book as the log says it was, and the reports that a crash kept from leaving. Plain
+Python.
 
-Every command is executed again, from the first record; what that makes must equal the report log, byte for byte, as far
-as the report log goes. Reports beyond its end were made by commands that were logged and whose reports were not: nobody has
-seen them, and they are sent when the exchange starts. (Snapshots, so that this need not begin at the first record,
-come later.)
+Every command is executed again, from the first record; what that makes must equal the report log,
+byte for byte, as far as the report log goes. Reports beyond its end were made by commands that
+were logged and whose reports were not: nobody has seen them, and they are sent when the exchange
+starts. (Snapshots, so that this need not begin at the first record, come later.)
 """
 
 from collections.abc import Callable, Iterator
@@ -68,8 +69,9 @@ class ReportCursor:
             if same != here:
                 sequence = int(entries[int(same) * ENTRY_WORDS])
                 raise LogRefused(
-                    f"{self.run.path}: report {sequence} is not what its command makes when it is executed again: "
-                    "the log is of another version, or one of the two logs is damaged; nothing was changed"
+                    f"{self.run.path}: report {sequence} is not what its command makes when it is "
+                    "executed again: the log is of another version, or one of the two is damaged; "
+                    "nothing was changed"
                 )
             done += here
             self.slot += here
@@ -92,9 +94,9 @@ def recover(directory: LogDirectory, prefault: bool, progress: Progress | None =
             progress(run.first_sequence + run.count - 1, directory.commands.sequence)
     if recovered.report_sequence < directory.reports.sequence:
         raise LogRefused(
-            f"{directory.folder}: the report log goes to {directory.reports.sequence}, but the command log makes only "
-            f"{recovered.report_sequence} reports: commands that were answered are missing at its end; nothing was "
-            "changed"
+            f"{directory.folder}: the report log goes to {directory.reports.sequence}, but the "
+            f"command log makes only {recovered.report_sequence} reports: commands that were "
+            "answered are missing at its end; nothing was changed"
         )
     return recovered
 

@@ -1,18 +1,22 @@
 """A lock-free ring of 64-byte slots between one producer and one consumer.
 
-Positions count slots since the start and never wrap; slot `position & (count - 1)` holds a record. The
-producer's cursor is the first position it has not published, the consumer's the first it has not released.
+Positions count slots since the start and never wrap; slot `position & (count - 1)` holds a record.
+The producer's cursor is the first position it has not published, the consumer's the first it has
+not released.
 
     cursors, u64[64]: four cache-line pairs (128 bytes: the prefetcher fetches lines in pairs)
-      0   producer cursor            written by the producer (release), read by the consumer (acquire)
-     16   consumer cursor            written by the consumer (release), read by the producer (acquire)
+      0   producer cursor            written by the producer (release), read by the consumer
+      (acquire)
+     16   consumer cursor            written by the consumer (release), read by the producer
+     (acquire)
      32   producer's own: [32] next position, [33] last consumer cursor it saw
      48   consumer's own: [48] next position, [49] last producer cursor it saw
 
-Invariant: consumer <= producer <= consumer + count. The producer writes slots, then publishes: the release
-store orders them before the cursor. The consumer reads slots after its acquire load and releases them only
-when it is done, so a slot is never written while it is read. Each side looks at the other's cursor only when
-its cached copy says that there is nothing to do (Thompson et al., "Disruptor", 2011).
+Invariant: consumer <= producer <= consumer + count. The producer writes slots, then publishes: the
+release store orders them before the cursor. The consumer reads slots after its acquire load and
+releases them only when it is done, so a slot is never written while it is read. Each side looks at
+the other's cursor only when its cached copy says that there is nothing to do (Thompson et al.,
+"Disruptor", 2011).
 """
 
 from typing import NamedTuple
@@ -84,7 +88,8 @@ def publish(ring, position):
 
 @kernel
 def available(ring, wanted):
-    """Consumer: the next position, and how many slots from there are published, at most `wanted`."""
+    """Consumer: the next position, and how many slots from there are published, at most
+    `wanted`."""
     cursors = ring.cursors
     next = cursors[CONSUMER_NEXT]
     ready = cursors[CONSUMER_GATE] - next

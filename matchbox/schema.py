@@ -5,6 +5,8 @@ docs/WAL.md, the printer and the layout tests derive from it; `tests/golden/layo
 All integers are little-endian unless a layout says `big-endian`. Sizes are asserted at import.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +25,7 @@ class Layout(NamedTuple):
     text: str
     size: int
     fields: tuple[Field, ...]
-    at: dict[str, int] = {}  # fields that lie over others
+    at: Mapping[str, int] = MappingProxyType({})  # fields that lie over others
 
     def offsets(self) -> dict[str, int]:
         """Byte offset of each field, in declaration order."""
@@ -50,7 +52,7 @@ class Layout(NamedTuple):
 
 COMMAND_LAYOUT = Layout(
     "command",
-    "One command, as in the record. On the wire a cancel is its first 16 bytes; all others are whole.",
+    "One command, as in the record. On the wire a cancel is its first 16 bytes, all others whole.",
     40,
     (
         Field("type", "u1", "`CommandType`"),
@@ -72,12 +74,16 @@ COMMAND_LAYOUT = Layout(
 
 RECORD_LAYOUT = Layout(
     "record",
-    "Ring slot and log record. A record is valid if and only if (1) its checksum matches under the chain, "
+    "Ring slot and log record. Valid if and only if (1) its checksum matches under the chain, "
     "(2) its command_sequence is the last plus one, (3) its type is known or ignorable, "
     "(4) reserved bytes are zero.",
     64,
     (
-        Field("checksum", "u4", "CRC-32C of bytes 4-63 seeded with the record before; in the ring: the login"),
+        Field(
+            "checksum",
+            "u4",
+            "CRC-32C of bytes 4-63 seeded with the record before; in the ring: the login",
+        ),
         Field("account", "u4", "stamped by the decoder; 0: trusted raw port or replay"),
         Field("command_sequence", "u8", "dense from 1 for the life of the log; assigned on append"),
         Field("time_ns", "u8", "max(last, wall clock), since 1970, stamped once by the decoder"),
@@ -92,7 +98,9 @@ REPORT_LAYOUT = Layout(
     48,
     (
         Field("report_sequence", "u8", "dense from 1 for the life of the log"),
-        Field("reference", "u8", "the order: report_sequence of the report that accepted it, for life"),
+        Field(
+            "reference", "u8", "the order: report_sequence of the report that accepted it, for life"
+        ),
         Field("contra", "u8", "executed: the aggressor's reference; else the order_id or selector"),
         Field("price", "i8", "ticks"),
         Field("quantity", "i8", "lots"),
@@ -110,8 +118,12 @@ OUTPUT_LAYOUT = Layout(
     64,
     (
         *REPORT_LAYOUT.fields,
-        Field("checksum", "u4", "CRC-32C of bytes 0-47 and 52-63 seeded with the record before; "
-              "before the append: login of the order `reference` names"),
+        Field(
+            "checksum",
+            "u4",
+            "CRC-32C of bytes 0-47 and 52-63 seeded with the record before; "
+            "before the append: login of the order `reference` names",
+        ),
         Field("resting_account", "u4", "owner of the order that `reference` names"),
         Field("aggressor_account", "u4", "account of the command"),
         Field("command", "u4", "low half of the command_sequence that caused it"),
@@ -120,7 +132,7 @@ OUTPUT_LAYOUT = Layout(
 
 MOLD_LAYOUT = Layout(
     "moldudp64",
-    "Header of a datagram (MoldUDP64 1.0), big-endian. Each message behind it: u16 length, then a report.",
+    "Header of a datagram (MoldUDP64 1.0), big-endian. Then messages: u16 length, a report.",
     20,
     (
         Field("stream", "S10", "identity of the report stream (MoldUDP64: session)"),
@@ -161,7 +173,11 @@ LINK_LAYOUT = Layout(
     "First record of every segment: joins it to the one before. Takes no sequence.",
     64,
     (
-        Field("checksum", "u4", "CRC-32C of bytes 4-63 seeded with the segment's salt; seeds the next record's"),
+        Field(
+            "checksum",
+            "u4",
+            "CRC-32C of bytes 4-63 seeded with the segment's salt; seeds the next record's",
+        ),
         Field("reserved", "u4", "0"),
         Field("sequence", "u8", "last sequence before this segment"),
         Field("time_ns", "u8", "0"),
@@ -191,7 +207,7 @@ GENESIS_LAYOUT = Layout(
 
 CAPTURE_LAYOUT = Layout(
     "capture",
-    "Header of a file of commands. Records follow to its end; word 1 of record n, counted from 1, is n.",
+    "Header of a file of commands. Records follow to its end; record n has command_sequence n.",
     64,
     (
         Field("magic", "S8", "`MATCHCAP`"),
@@ -200,7 +216,11 @@ CAPTURE_LAYOUT = Layout(
         Field("record_bytes", "u4", "64"),
         Field("count", "u8", "records in the file"),
         Field("reserved", "V32", "0"),
-        Field("chain", "u4", "checksum of the last record; the first one's is seeded with the CRC-32C of bytes 0-15"),
+        Field(
+            "chain",
+            "u4",
+            "checksum of the last record; the first one's is seeded with the CRC-32C of bytes 0-15",
+        ),
         Field("checksum", "u4", "CRC-32C of bytes 0-59 and four zeros"),
     ),
 )

@@ -2,9 +2,10 @@
 
 `reference.py` says the same in plain words and is the specification; the two give the same bytes.
 
-Checks come first and change nothing. An order that would trade needs no check of room: when a remainder of it rests, the
-trade has just freed an order node and emptied a level, and its own level did not exist (a book is never crossed). So
-only an order that rests at once can meet a full book or a level whose total would overflow.
+Checks come first and change nothing. An order that would trade needs no check of room: when a
+remainder of it rests, the trade has just freed an order node and emptied a level, and its own
+level did not exist (a book is never crossed). So only an order that rests at once can meet a full
+book or a level whose total would overflow.
 """
 
 import numpy as np
@@ -279,7 +280,8 @@ def replace(
     account,
     command,
 ):
-    """New price, quantity and id. Fewer at the same price keeps its place; all else goes to the back."""
+    """New price, quantity and id. Fewer at the same price keeps its place; all else goes to the
+    back."""
     level, leaves = level_of(b, node), b.cells[node + LEAVES]
     reference, order_id, order = (
         b.cells[node + REFERENCE],
@@ -344,7 +346,8 @@ def replace(
 
 @kernel
 def apply(b, words, at, command_sequence, outbox, count):
-    """Execute the record at words[at:at + 8]; append its reports to the outbox. Returns the new count.
+    """Execute the record at words[at:at + 8]; append its reports to the outbox. Returns the new
+    count.
 
     `look_ahead` has been called for it.
     """
@@ -438,7 +441,7 @@ def apply(b, words, at, command_sequence, outbox, count):
     return count
 
 
-# -- looking ahead --------------------------------------------------------------------------------------
+# -- looking ahead ------------------------------------------------------------------------------
 
 
 @kernel
@@ -459,7 +462,8 @@ def prime(b, words, mask, first, last):
 
 @kernel
 def look_ahead(b, words, mask, position, last):
-    """Bring in what the commands behind this one will touch: index slot, then order, then its neighbours.
+    """Bring in what the commands behind this one will touch: index slot, then order, then its
+    neighbours.
 
     Does not ask what kind of command it is, so there is nothing to mispredict.
     """

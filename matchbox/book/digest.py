@@ -1,4 +1,5 @@
-"""Names of states: two books with the same digest act alike from here on. Plain Python, for both books."""
+"""Names of states: two books with the same digest act alike from here on. Plain Python, for both
+books."""
 
 import hashlib
 
@@ -46,7 +47,8 @@ def digest(orders: np.ndarray, instruments: np.ndarray, report_sequence: int) ->
 
 
 def book_digest(orders: np.ndarray, instrument: int) -> str:
-    """Name what public reports tell of one instrument: side, price, reference and leaves in order."""
+    """Name what public reports tell of one instrument: side, price, reference and leaves in
+    order."""
     rows = orders[orders["instrument"] == instrument]
     public = np.zeros(rows.size, [(name, ORDER[name]) for name in PUBLIC])
     for name in PUBLIC:

@@ -1,4 +1,5 @@
-"""Records through the book alone: no log, no wire. For the in-process engine, recovery and tests. Kernels."""
+"""Records through the book alone: no log, no wire. For the in-process engine, recovery and tests.
+Kernels."""
 
 from matchbox.atomics import U
 from matchbox.book.apply import apply, look_ahead, prime
@@ -8,10 +9,11 @@ from matchbox.jit import kernel
 
 @kernel(entry=True)
 def execute(b, words, mask, first, last, first_sequence, outbox):
-    """Execute records [first, last) of `words` (u64, eight a record; record n is at (n & mask) * 8).
+    """Execute records [first, last) of `words` (u64, eight a record; record n is at (n & mask) *
+    8).
 
-    The first has command_sequence `first_sequence`. Stops early when the outbox holds a batch, so that the caller
-    can drain it. Returns the position reached and the number of outbox entries.
+    The first has command_sequence `first_sequence`. Stops early when the outbox holds a batch, so
+    that the caller can drain it. Returns the position reached and the number of outbox entries.
     """
     count = U(0)
     position = first

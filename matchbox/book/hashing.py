@@ -2,11 +2,11 @@
 
     slot = key ^ T(high, tag), cut to the table; high = the part of the key above the table's size
 
-Keys that differ only below keep their distance, so ids issued in sequence and neighbouring prices lie side by side in
-memory: a hash that scatters misses the cache at every order (12 instead of 53 million a second on the ferrox
-stream). T is keyed with three secrets drawn when the book is allocated: for keys that differ above, or have another
-tag, it is a coin that nobody outside can toss, so hostile ids and prices spread as well. Nothing observable depends
-on it.
+Keys that differ only below keep their distance, so ids issued in sequence and neighbouring prices
+lie side by side in memory: a hash that scatters misses the cache at every order (12 instead of 53
+million a second on the ferrox stream). T is keyed with three secrets drawn when the book is
+allocated: for keys that differ above, or have another tag, it is a coin that nobody outside can
+toss, so hostile ids and prices spread as well. Nothing observable depends on it.
 """
 
 from matchbox.atomics import U, fold_multiply, trailing_zeros

@@ -1,4 +1,5 @@
-"""Matching: an aggressor against the resting orders of the other side, best price first, then in time. Kernels."""
+"""Matching: an aggressor against the resting orders of the other side, best price first, then in
+time. Kernels."""
 
 import numpy as np
 

@@ -1,4 +1,5 @@
-"""Order nodes: their cells, their place in a queue, the index that finds them by account and order_id. Kernels."""
+"""Order nodes: their cells, their place in a queue, the index that finds them by account and
+order_id. Kernels."""
 
 from matchbox.atomics import U
 from matchbox.book.hashing import slot_of

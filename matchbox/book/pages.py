@@ -1,7 +1,8 @@
-"""Pages of 64 ticks in groups of 64 pages: opened when a level needs one, parked when empty, closed later. Kernels.
+"""Pages of 64 ticks in groups of 64 pages: opened when a level needs one, parked when empty,
+closed later. Kernels.
 
-The next live level after a page is at most two masks and a hop along the list of groups away. Opening and closing
-are the rare path, compiled apart.
+The next live level after a page is at most two masks and a hop along the list of groups away.
+Opening and closing are the rare path, compiled apart.
 """
 
 from matchbox.atomics import U, trailing_zeros
@@ -84,7 +85,8 @@ def close_group(b, book, group):
 
 @kernel(entry=True)
 def park_group(b, book, group):
-    """An emptied group joins its side's limbo; the one it displaces is closed if it is still empty."""
+    """An emptied group joins its side's limbo; the one it displaces is closed if it is still
+    empty."""
     b.groups[group].parked = 1
     side = b.sides[book]
     at = book * U(LIMBO) + U(side.at)

@@ -1,7 +1,7 @@
 """Prices as ranks, and masks of 64. Kernels.
 
-rank = price with its sign bit flipped; for bids all bits inverted as well. Smaller is better on either side. The map is
-its own inverse but for the type.
+rank = price with its sign bit flipped; for bids all bits inverted as well. Smaller is better on
+either side. The map is its own inverse but for the type.
 """
 
 import numpy as np

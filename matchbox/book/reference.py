@@ -1,10 +1,12 @@
 """The specification: what the book does with each command, in plain words.
 
-The compiled book must give the same report bytes and the same digest as this one; where they differ, this file is
-right until a rule is changed here first. It is written to be read, not to be fast.
+The compiled book must give the same report bytes and the same digest as this one; where they
+differ, this file is right until a rule is changed here first. It is written to be read, not to be
+fast.
 
-A side is a SortedDict from price to queue; a queue is an insertion-ordered dict of orders, oldest first. Checks come
-before any change, in the order in which they stand here; the first that fails is the reason.
+A side is a SortedDict from price to queue; a queue is an insertion-ordered dict of orders, oldest
+first. Checks come before any change, in the order in which they stand here; the first that fails
+is the reason.
 """
 
 from dataclasses import dataclass
@@ -120,7 +122,8 @@ class ReferenceBook:
         self.made: list[tuple[int, ...]] = []  # OUTPUT rows of the current call
 
     def execute(self, records: np.ndarray) -> np.ndarray:
-        """Execute RECORD[n], which carry their command_sequence. Returns their reports, OUTPUT[m]."""
+        """Execute RECORD[n], which carry their command_sequence. Returns their reports,
+        OUTPUT[m]."""
         self.made = []
         for record in records:
             command = {name: int(record[name]) for name in record.dtype.names}
@@ -141,7 +144,7 @@ class ReferenceBook:
             case _:
                 self.reject(command, Reason.NOT_SUPPORTED, side=0, price=0, quantity=0)
 
-    # -- enter ------------------------------------------------------------------------------------------
+    # -- enter ----------------------------------------------------------------------------------
 
     def enter(self, command: dict[str, int]) -> None:
         reason = self.refuse_enter(command)
@@ -188,8 +191,8 @@ class ReferenceBook:
             return Reason.INVALID_QUANTITY
         if (command["account"], command["order_id"]) in self.live:
             return Reason.DUPLICATE_ORDER_ID
-        # An order that trades has room for its remainder: the trade filled an order and emptied a level, and no
-        # order of its own side can stand at a price where it meets the other side.
+        # An order that trades has room for its remainder: the trade filled an order and emptied a
+        # level, and no order of its own side can stand at a price where it meets the other side.
         if tif == Tif.IOC or self.crosses(command["instrument"], command["side"], command["price"]):
             return Reason.NONE
         if len(self.live) == self.orders_limit:
@@ -222,7 +225,8 @@ class ReferenceBook:
         return best <= price if side == Side.BUY else best >= price
 
     def trade(self, command: dict[str, int], aggressor: Order) -> None:
-        """Fill from the other side, best price first, oldest first, at the resting order's price."""
+        """Fill from the other side, best price first, oldest first, at the resting order's
+        price."""
         other = self.side(aggressor.instrument, 1 - aggressor.side)
         while aggressor.leaves and self.crosses(
             aggressor.instrument, aggressor.side, aggressor.price
@@ -250,7 +254,7 @@ class ReferenceBook:
                 other.remove(resting)
                 del self.live[resting.account, resting.order_id]
 
-    # -- cancel, reduce, replace --------------------------------------------------------------------------
+    # -- cancel, reduce, replace ----------------------------------------------------------------
 
     def change(self, command: dict[str, int]) -> None:
         order = self.live.get((command["account"], command["order_id"]))
@@ -296,7 +300,8 @@ class ReferenceBook:
             )
 
     def replace(self, command: dict[str, int], order: Order) -> None:
-        """No more at the same price keeps its place; all else goes to the back, and may trade on the way."""
+        """No more at the same price keeps its place; all else goes to the back, and may trade on
+        the way."""
         price, quantity = command["price"], command["quantity"]
         keeps = price == order.price and quantity <= order.leaves and not command["flags"]
         reason = self.refuse_replace(command, order, keeps)
@@ -334,7 +339,7 @@ class ReferenceBook:
             order.instrument, order.side, command["price"], command["quantity"], order
         )
 
-    # -- instruments --------------------------------------------------------------------------------------
+    # -- instruments ----------------------------------------------------------------------------
 
     def define(self, command: dict[str, int]) -> None:
         """Set a parameter of an instrument; the first one creates it, closed."""
@@ -379,7 +384,7 @@ class ReferenceBook:
         contra, number = command["parameter"], command["instrument"]
         self.append(command, kind, 0, contra, value, 0, number, 0, reason, 0, None)
 
-    # -- reports ------------------------------------------------------------------------------------------
+    # -- reports --------------------------------------------------------------------------------
 
     def report(
         self,
@@ -415,7 +420,8 @@ class ReferenceBook:
         quantity: int,
         order: Order | None = None,
     ) -> None:
-        """Price and quantity as sent; the order's reference, instrument and side if it was found."""
+        """Price and quantity as sent; the order's reference, instrument and side if it was
+        found."""
         reference = order.reference if order else 0
         instrument = order.instrument if order else command["instrument"]
         contra = command["order_id"]
@@ -473,7 +479,7 @@ class ReferenceBook:
         flags = OUTPUT.names.index("flags")
         return (*row[:flags], row[flags] | ReportFlag.LAST, *row[flags + 1 :])
 
-    # -- state --------------------------------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------
 
     def instrument(self, number: int) -> Instrument:
         return self.instruments.get(number, Instrument())
@@ -485,7 +491,8 @@ class ReferenceBook:
         return sum(len(side.levels) for side in self.sides.values())
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Live orders, digest.ORDER[n], and defined instruments, digest.INSTRUMENT[m], in digest order."""
+        """Live orders, digest.ORDER[n], and defined instruments, digest.INSTRUMENT[m], in digest
+        order."""
         orders = [
             (number, side, price, o.order_id, o.account, o.leaves, o.reference, o.group, o.login)
             for (number, side), book in sorted(self.sides.items())

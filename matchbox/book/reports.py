@@ -1,7 +1,7 @@
 """Reports, as they are written to the outbox. Kernels.
 
-An outbox entry is eight words (schema.OUTPUT): the report, then login and account of the order it names, then the
-account and low sequence of the command.
+An outbox entry is eight words (schema.OUTPUT): the report, then login and account of the order it
+names, then the account and low sequence of the command.
 """
 
 from matchbox.atomics import U
@@ -26,7 +26,8 @@ def where(instrument, side):
 def report(b, outbox, count, word5, reference, contra, price, quantity, order, command):
     """Append an entry; returns the new count.
 
-    order: login and account << 32 of the order that `reference` names; command: account and sequence << 32.
+    order: login and account << 32 of the order that `reference` names; command: account and
+    sequence << 32.
     """
     at = count << U(3)
     sequence = b.counts[REPORTS] + U(1)

@@ -1,14 +1,17 @@
 """The book's state: arrays, allocated once, and what they hold. Plain Python.
 
-A price seen from its side is a *rank*: its bits with the sign flipped, and all inverted for bids, so that on either
-side a smaller rank is better and one code path serves both. `book` is instrument * 2 + side.
+A price seen from its side is a *rank*: its bits with the sign flipped, and all inverted for bids,
+so that on either side a smaller rank is better and one code path serves both. `book` is instrument
+* 2 + side.
 
-    cells   u64, one arena. First the levels, 64 a page: the level of page p and tick t is cell p * 64 + t and holds
-            one link pair: next in its low half, previous in its high half. Then the order nodes, eight cells, one
-            cache line, each; an order's handle is the number of its first cell, 0 is none:
+    cells   u64, one arena. First the levels, 64 a page: the level of page p and tick t is cell p *
+            64 + t and holds one link pair: next in its low half, previous in its high half. Then
+            the order nodes, eight cells, one cache line, each; an order's handle is the number of
+            its first cell, 0 is none:
 
             cell  low half     high half
-               0  next         previous    its place in the queue: a ring through the level's own cell
+               0  next         previous    its place in the queue: a ring through the level's own
+               cell
                1  level        chain       cell of its level; next order in its hash chain
                2  order_id
                3  leaves_quantity
@@ -17,26 +20,32 @@ side a smaller rank is better and one code path serves both. `book` is instrumen
                6  group        -
                7  -                        (hidden quantity, later)
 
-            A level is empty if and only if it links to itself, so linking and unlinking have no empty case.
+            A level is empty if and only if it links to itself, so linking and unlinking have no
+            empty case.
     page    64 consecutive ticks of one book and a mask of the live ones.
-    group   64 consecutive pages (4,096 ticks), a mask of the live ones and their numbers. A side's groups form a list
-            in rank order; a 64-ary trie of group keys finds a new group's neighbour.
-    tables  chained hash tables; the heads are here, the chains run through the records (`hashing.py`).
+    group   64 consecutive pages (4,096 ticks), a mask of the live ones and their numbers. A side's
+            groups form a list in rank order; a 64-ary trie of group keys finds a new group's
+            neighbour.
+    tables  chained hash tables; the heads are here, the chains run through the records
+    (`hashing.py`).
     near    direct-mapped cache from page key to page, always verified against the page's own key.
-    parking An emptied page stays open in a queue of LOT pages, an emptied group in its side's queue of LIMBO groups;
-            what leaves the queue empty is closed. So a book that blinks at the touch opens and closes nothing.
+    parking An emptied page stays open in a queue of LOT pages, an emptied group in its side's
+            queue of LIMBO groups; what leaves the queue empty is closed. So a book that blinks at
+            the touch opens and closes nothing.
 
-Invariants, which `check.py` verifies: (1) every order is in exactly one level's ring and one chain; (2) a page's mask
-bit is set if and only if its level is not empty, a group's if and only if the page's mask is not 0; (3) a side's list
-and trie hold exactly its open groups, in rank order; (4) an empty open group is parked, an empty open page is parked or
-its group is; (5) a side's best level is the first live one, 0 if it has none; (6) record 0 of each kind is none.
+Invariants, which `check.py` verifies: (1) every order is in exactly one level's ring and one
+chain; (2) a page's mask bit is set if and only if its level is not empty, a group's if and only if
+the page's mask is not 0; (3) a side's list and trie hold exactly its open groups, in rank order;
+(4) an empty open group is parked, an empty open page is parked or its group is; (5) a side's best
+level is the first live one, 0 if it has none; (6) record 0 of each kind is none.
 
-Limits are rules of the market, not of memory: `orders` live orders and `levels` live price levels. The pools are sized so
-that neither can run out before its limit: pages for every live level and every parked page; groups for every live
-level and every side's limbo; nine trie words a group. Memory is touched when used.
+Limits are rules of the market, not of memory: `orders` live orders and `levels` live price levels.
+The pools are sized so that neither can run out before its limit: pages for every live level and
+every parked page; groups for every live level and every side's limbo; nine trie words a group.
+Memory is touched when used.
 
-Bytes: an order 64 + 8 of index; a level 16 in a dense page, at most 1,500 if it is alone in its page and group; an
-instrument 240, and 32 groups kept in reserve.
+Bytes: an order 64 + 8 of index; a level 16 in a dense page, at most 1,500 if it is alone in its
+page and group; an instrument 240, and 32 groups kept in reserve.
 """
 
 import secrets
@@ -129,7 +138,7 @@ class Book(NamedTuple):
     free_pages: np.ndarray
     free_groups: np.ndarray
     free_words: np.ndarray
-    counts: np.ndarray  # u64[8]: sizes of the four stacks; pages ever parked; live levels and their limit; reports made
+    counts: np.ndarray  # u64[8], by the indices above
     slots: np.ndarray  # u64[32]: index slots worked out ahead, by position
     secrets: np.ndarray  # u64[3]
 
@@ -144,7 +153,8 @@ def allocate(
     instruments: int = INSTRUMENTS_DEFAULT,
     prefault: bool = False,
 ) -> Book:
-    """An empty book for `orders` live orders, `levels` live price levels and instruments 1 to `instruments`.
+    """An empty book for `orders` live orders, `levels` live price levels and instruments 1 to
+    `instruments`.
 
     Instrument 1 is open. Raises ValueError for a limit outside 1 to its maximum.
     """
@@ -210,6 +220,7 @@ def allocate(
 def outbox(orders: int) -> np.ndarray:
     """Room for the reports of one batch: u64, eight words an entry.
 
-    One command makes at most `orders` + 2 reports: each execution but the last fills a resting order.
+    One command makes at most `orders` + 2 reports: each execution but the last fills a resting
+    order.
     """
     return huge((orders + OUTBOX_SLACK) * NODE_WORDS, np.uint64)

@@ -1,8 +1,8 @@
 """A trie of open group keys, 64 children a word: who is a new group's neighbour? Kernels.
 
-Word (key, tag) at height h holds which of the 64 keys key * 64 ... key * 64 + 63 below it exist; tag is book << 4 | h. Words
-are found by hash, so an empty stretch costs nothing however wide. Touched only when a group opens or closes: at
-most 9 lookups up and 9 down.
+Word (key, tag) at height h holds which of the 64 keys key * 64 ... key * 64 + 63 below it exist;
+tag is book << 4 | h. Words are found by hash, so an empty stretch costs nothing however wide.
+Touched only when a group opens or closes: at most 9 lookups up and 9 down.
 """
 
 from matchbox.atomics import U, leading_zeros

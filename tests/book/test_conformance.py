@@ -1,4 +1,5 @@
-"""What independent engines agree on: the gate of the public benchmark, scenarios of six engines, the workloads' hashes."""
+"""What independent engines agree on: the gate of the public benchmark, scenarios of six engines,
+the workloads' hashes."""
 
 import json
 from collections.abc import Callable
@@ -81,7 +82,8 @@ def unsupported(scenario: dict[str, Any]) -> str:
 
 
 class Session:
-    """Runs a scenario's commands and keeps its trades as [command, resting, aggressor, price, quantity, left]."""
+    """Runs a scenario's commands and keeps its trades as [command, resting, aggressor, price,
+    quantity, left]."""
 
     def __init__(self, engine: EngineOf) -> None:
         self.engine, self.trades = engine, []  # type: ignore[var-annotated]

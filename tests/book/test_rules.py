@@ -1,4 +1,5 @@
-"""The rules, one at a time, through both books. Many are ways in which order books have gone wrong in public."""
+"""The rules, one at a time, through both books. Many are ways in which order books have gone wrong
+in public."""
 
 from typing import Any
 

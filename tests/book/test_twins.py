@@ -1,4 +1,5 @@
-"""The compiled book against the readable one: the same report bytes, the same digest, for any commands."""
+"""The compiled book against the readable one: the same report bytes, the same digest, for any
+commands."""
 
 import os
 
