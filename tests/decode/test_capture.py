@@ -21,13 +21,13 @@ HEADER, RECORD_BYTES = CAPTURE.itemsize, RECORD.itemsize
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("capture") / "session.mbx"
+    path = tmp_path_factory.mktemp("capture") / "session.mbc"
     capture.write(path, RECORDS)
     return path.read_bytes()
 
 
 def decode(data: bytes) -> np.ndarray:
-    return capture.decode(np.frombuffer(data, np.uint8), "session.mbx")
+    return capture.decode(np.frombuffer(data, np.uint8), "session.mbc")
 
 
 def test_round_trip(whole: bytes) -> None:
@@ -36,24 +36,24 @@ def test_round_trip(whole: bytes) -> None:
 
 
 def test_nothing(tmp_path: Path) -> None:
-    capture.write(tmp_path / "none.mbx", RECORDS[:0])
-    assert decode((tmp_path / "none.mbx").read_bytes()).size == 0
+    capture.write(tmp_path / "none.mbc", RECORDS[:0])
+    assert decode((tmp_path / "none.mbc").read_bytes()).size == 0
 
 
 def test_written_in_parts_it_is_the_same_file(tmp_path: Path, whole: bytes) -> None:
-    with capture.Writer(tmp_path / "parts.mbx") as writer:
+    with capture.Writer(tmp_path / "parts.mbc") as writer:
         for part in (RECORDS[:7], RECORDS[7:7], RECORDS[7:]):
             writer.append(part)
         assert writer.count == 40
-    assert (tmp_path / "parts.mbx").read_bytes() == whole
+    assert (tmp_path / "parts.mbc").read_bytes() == whole
 
 
 def test_accounts_are_kept_and_logins_are_not(tmp_path: Path) -> None:
     records = RECORDS.copy()
     records["account"], records["checksum"], records["command_sequence"] = 5, 77, 99
     records["login"][records["type"] == CommandType.ENTER] = 77
-    capture.write(tmp_path / "live.mbx", records)
-    read = decode((tmp_path / "live.mbx").read_bytes())
+    capture.write(tmp_path / "live.mbc", records)
+    read = decode((tmp_path / "live.mbc").read_bytes())
     assert (read["account"] == 5).all()
     read["account"] = 0
     assert read.tobytes() == RECORDS.tobytes()
@@ -124,7 +124,7 @@ def changed(whole: bytes, field: str, value: object) -> bytes:
     ],
 )
 def test_another_header(whole: bytes, field: str, value: object, told: str) -> None:
-    with pytest.raises(BadInput, match=f"^session.mbx: {told}"):
+    with pytest.raises(BadInput, match=f"^session.mbc: {told}"):
         decode(changed(whole, field, value))
 
 
@@ -132,20 +132,20 @@ def test_a_type_made_inside_cannot_come_from_outside(tmp_path: Path) -> None:
     records = RECORDS.copy()
     records["type"][3] = CommandType.GENESIS
     with pytest.raises(ValueError, match="command 3: expected one of 1 enter"):
-        capture.write(tmp_path / "inside.mbx", records)
+        capture.write(tmp_path / "inside.mbc", records)
     assert not os.listdir(tmp_path)
 
 
 def test_after_an_error_what_was_there_stays(tmp_path: Path) -> None:
-    path = tmp_path / "session.mbx"
+    path = tmp_path / "session.mbc"
     path.write_bytes(b"before")
     with pytest.raises(RuntimeError), capture.Writer(path) as writer:
         writer.append(RECORDS)
         raise RuntimeError
-    assert os.listdir(tmp_path) == ["session.mbx"]
+    assert os.listdir(tmp_path) == ["session.mbc"]
     assert path.read_bytes() == b"before"
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="No such file or directory"):
-        capture.write(tmp_path / "missing" / "session.mbx", RECORDS)
+        capture.write(tmp_path / "missing" / "session.mbc", RECORDS)
