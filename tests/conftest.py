@@ -1,11 +1,11 @@
-"""What every test gets: its own state folder, no colours, hypothesis settings, the shared data or a skip.
+"""What every test gets: a state folder, no colours, hypothesis settings, shared data or a skip.
 
-Random order and the seed come from pytest-randomly (`-p randomly -p "randomly_seed=N"` repeats a run); a hypothesis
-failure prints the decorator that repeats it.
+Random order and its seed come from pytest-randomly (`-p "randomly_seed=N"` repeats a run); a
+hypothesis failure prints the decorator that repeats it.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,17 +26,17 @@ settings.register_profile("long", settings.get_profile("default"), max_examples=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-@pytest.fixture(autouse=True)
-def own_environment(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test sees the user's state, settings or terminal."""
-    for name in [name for name in os.environ if name.startswith("MATCHBOX_")]:
-        if name != "MATCHBOX_CACHE_DIR":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("MATCHBOX_STATE_DIR", str(tmp_path_factory.mktemp("state")))
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.MonkeyPatch.context() as environment:
+        for name in [name for name in os.environ if name.startswith("MATCHBOX_")]:
+            if name != "MATCHBOX_CACHE_DIR":
+                environment.delenv(name)
+        environment.setenv("MATCHBOX_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        environment.setenv("NO_COLOR", "1")
+        environment.setenv("COLUMNS", "100")
+        yield
 
 
 @pytest.fixture(scope="session")

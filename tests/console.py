@@ -27,7 +27,7 @@ from tests import private_network
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMAND_TIMEOUT_S = 120.0
-SETTLE_TIMEOUT_S = 10.0  # for what the background still has to print
+SETTLE_TIMEOUT_S = 120.0  # for what the background still has to print
 MARKER = "console-status"
 
 

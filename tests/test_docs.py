@@ -163,3 +163,15 @@ def test_what_is_wrong_is_told(
         assert problems == []
     else:
         assert told in problems[0]
+
+
+def test_command_line_of_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "README.md").write_text("<!-- table: Side -->\nold\n<!-- /table -->\n")
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    assert tables.main(["--check"]) == 1
+    assert capsys.readouterr().out == "README.md: table 'Side': stale: make it with --write\n"
+    assert tables.main(["--write"]) == 0
+    assert tables.main(["--check"]) == 0
+    assert tables.main([]) == 2

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from matchbox.cli.group import run
 from matchbox.constants import Exit
 from matchbox.embedded import ReferenceEngine
 from matchbox.raw_client import RawClient
@@ -220,3 +221,35 @@ def test_development_exchange_needs_no_arguments(tmp_path: Path) -> None:
     assert "orders     127.0.0.1:9001" in text
     assert "reports    239.1.1.1:5001" in text
     assert (tmp_path / "state" / "development").is_dir()
+
+
+class Broken:
+    """An exchange that stops itself."""
+
+    stream, address, group = "STREAM", "127.0.0.1:9001", "239.1.1.1:5001"
+    command_sequence, report_sequence = 1, 0
+    halted = "log_failed"
+    stopped = False
+
+    def __init__(self, config: object) -> None:
+        pass
+
+    def start(self, progress: object) -> None:
+        pass
+
+    def stop(self) -> None:
+        Broken.stopped = True
+
+
+def test_halted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped in order, with a status of its own and why."""
+    monkeypatch.setattr("matchbox.exchange.Exchange", Broken)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        assert run(["serve"]) == Exit.HALTED
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+            signal.signal(number, handler)
+    assert Broken.stopped
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("matchbox: error: the engine stopped itself: log_failed")
