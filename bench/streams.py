@@ -33,7 +33,7 @@ from matchbox.book import state
 from matchbox.book.state import REPORTS
 from matchbox.canonical import sha256
 from matchbox.constants import Kind
-from matchbox.decode import files, workload
+from matchbox.decode import workload
 from matchbox.embedded import Engine
 from matchbox.engine import log_and_match, log_reports
 from matchbox.errors import MatchboxError
@@ -110,7 +110,7 @@ def run(records: np.ndarray, prefill: int, latency: np.ndarray | None) -> tuple[
     book = state.allocate(ORDERS, LEVELS, INSTRUMENTS, prefault=True)
     outbox = state.outbox(ORDERS)
     words = records.view(np.uint64)
-    with logs(records.size, Path(tempfile.mkdtemp(prefix="matchbox-streams-", dir="."))) as (c, r):
+    with logs(records.size, Path(tempfile.mkdtemp(prefix="matchbox-streams-"))) as (c, r):
         stream(c, r, book, words, U(0), U(prefill), outbox, latency)
         start = time.perf_counter()
         reached = stream(c, r, book, words, U(prefill), U(records.size), outbox, latency)
@@ -121,9 +121,7 @@ def run(records: np.ndarray, prefill: int, latency: np.ndarray | None) -> tuple[
 
 def measure(path: str, rounds: int) -> Result:
     """All figures of one file; "ferrox" is a stream made here."""
-    records, prefill = (
-        workload.ferrox() if path == "ferrox" else workload.decode(files.load(path), path)
-    )
+    records, prefill = workload.ferrox() if path == "ferrox" else workload.read(path)
     timed = records.size - prefill
     touched = huge(records.size, records.dtype, prefault=True)
     touched[:] = records

@@ -87,11 +87,13 @@ class Exchange:
         """
         try:
             self.open(progress)
+            self.start_threads()
         except BaseException:
             self.close()
             raise
 
-    def open(self, progress: Progress | None) -> None:
+    def open(self, progress: Progress | None = None) -> None:
+        """All of `start` but the threads that do the work."""
         config = self.config
         limits = Limits(config.book.orders, config.book.levels, config.book.instruments)
         self.directory = LogDirectory(config.log_folder, limits)
@@ -139,7 +141,6 @@ class Exchange:
             self.entry = OrderEntry(config.listen, self.table)
             self.address = Address(*self.entry.address[:2])
             self.entry.start()
-        self.start_threads()
 
     def arguments(self, roles: int) -> tuple[Core, np.uint64, np.uint64, np.ndarray]:
         assert self.core is not None
