@@ -5,8 +5,8 @@
                   the kernel; both logs are mapped files whose first segments were made before.
     stages        share of each step of that path, in cycles, from a run of its own
     TCP to UDP    `matchbox serve` with its default threads, one client that sends the file's
-                  commands as fast as they are taken and reads its own reports, one subscriber: three
-                  processes. The timer runs from the first byte sent to the last own report read.
+                  commands as fast as they are taken and reads its own reports, one subscriber:
+                  three processes. The timer runs from the first byte sent to the last own report read.
     idle          CPU of that `serve` while nothing happens
 
 Rates are medians of interleaved rounds.
@@ -112,7 +112,8 @@ class Serve:
         self.group = f"239.255.77.2:{free_port(socket.SOCK_DGRAM)}"
         path = folder / "exchange.toml"
         path.write_text(
-            f'[book]\nprefault = true\n[log]\nfolder = "{folder / "log"}"\nsegment_mib = 256\nahead = 1\n'
+            f'[book]\nprefault = true\n[log]\nfolder = "{folder / "log"}"\n'
+            "segment_mib = 256\nahead = 1\n"
             f'[entry]\nlisten = "127.0.0.1:0"\n[publish]\ngroup = "{self.group}"\n'
         )
         command = [sys.executable, "-m", "matchbox", "serve", "--config", str(path)]
@@ -203,6 +204,26 @@ def measure(records: np.ndarray, rounds: int) -> dict[str, Any]:
     }
 
 
+def text(result: dict[str, Any]) -> str:
+    def million(rates: list[float]) -> str:
+        return f"median of {[round(rate / 1e6, 2) for rate in rates]} million commands/s"
+
+    runs = result["tcp_to_udp_all"]
+    counts = [(run["own_reports"], run["reports"], run["heard"], run["missing"]) for run in runs]
+    return "\n".join(
+        [
+            f"{result['commands']:,} commands, {result['reports']:,} reports",
+            f"file to UDP  {result['file_to_udp_commands_s'] / 1e6:.2f}, "
+            f"{million(result['file_to_udp_all'])}; page faults {result['page_faults']}",
+            f"stages       {result['stages']}",
+            f"TCP to UDP   {result['tcp_to_udp_commands_s'] / 1e6:.2f}, "
+            f"{million([run['commands_s'] for run in runs])}",
+            f"             own reports, reports, heard, missing: {counts}",
+            f"idle         {result['idle_cpu']:.1%} of one core",
+        ]
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.spine",
@@ -222,19 +243,7 @@ def main() -> int:
     if arguments.json:
         print(json.dumps(result))
         return int(Exit.OK)
-    million = 1e6
-    print(
-        f"{result['commands']:,} commands, {result['reports']:,} reports\n"
-        f"file to UDP  {result['file_to_udp_commands_s'] / million:.2f} million commands/s, median of "
-        f"{[round(rate / million, 2) for rate in result['file_to_udp_all']]}; page faults "
-        f"{result['page_faults']}\n"
-        f"stages       {result['stages']}\n"
-        f"TCP to UDP   {result['tcp_to_udp_commands_s'] / million:.2f} million commands/s, median of "
-        f"{[round(run['commands_s'] / million, 2) for run in result['tcp_to_udp_all']]}; own reports, "
-        f"reports, heard, missing "
-        f"{[(r['own_reports'], r['reports'], r['heard'], r['missing']) for r in result['tcp_to_udp_all']]}\n"
-        f"idle         {result['idle_cpu']:.1%} of one core"
-    )
+    print(text(result))
     return int(Exit.OK)
 
 

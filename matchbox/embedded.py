@@ -7,6 +7,7 @@
 `ReferenceEngine` is the same front with the readable book behind it: same reports, same digests.
 """
 
+from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -105,11 +106,11 @@ class CompiledBook:
         check(self.state)
 
 
-def code(value: str, codes: type[Side] | type[Tif] | type[Action], field: str) -> int:
+def code(value: str, codes: type[IntEnum], field: str) -> int:
     """A code by its name, in any case. Raises BadInput naming the field and the names it may
     have."""
     try:
-        return codes[value.upper()].value
+        return int(codes[value.upper()])
     except (KeyError, AttributeError):
         expected = ", ".join(repr(name.lower()) for name in codes.__members__)
         raise BadInput(f"{field} {value!r}: expected one of {expected}") from None

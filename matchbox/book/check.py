@@ -10,6 +10,7 @@ from matchbox.book.state import (
     FREE_ORDERS,
     FREE_PAGES,
     FREE_WORDS,
+    HEIGHTS,
     LEVELS,
     LEVELS_LIMIT,
     LIMBO,
@@ -114,9 +115,9 @@ def queue(b: Book, level: int) -> list[int]:
 
 def check_uncrossed(b: Book) -> None:
     for book in range(0, b.sides.size, 2):
-        bid, ask = (int(b.sides["rank"][book + side]) for side in (0, 1))
         if b.sides["level"][book] and b.sides["level"][book + 1]:
-            assert bid ^ (2**63 - 1) < ask ^ (1 << 63) or signed(bid, True) < signed(ask, False)
+            bid, ask = (int(b.sides["rank"][book + side]) for side in (0, 1))
+            assert signed(bid, True) < signed(ask, False), "a book is never crossed"
 
 
 def signed(rank: int, bid: bool) -> int:
@@ -144,17 +145,12 @@ def check_trie(b: Book, groups: dict[int, list[int]]) -> None:
     for book, members in groups.items():
         for group in members:
             key = int(b.groups["key"][group])
-            for height in range(9):
-                word = (key >> 6, book << 4 | height)
-                expected[word] = expected.get(word, 0) | 1 << (key & 63)
+            for height in range(HEIGHTS):
+                place = (key >> 6, book << 4 | height)
+                expected[place] = expected.get(place, 0) | 1 << (key & 63)
                 key >>= 6
-    found = {}
-    for head in b.word_heads[np.flatnonzero(b.word_heads)]:
-        word = int(head)
-        while word:
-            record = b.words[word]
-            found[int(record["key"]), int(record["tag"])] = int(record["bits"])
-            word = int(record["chain"])
+    used = b.words[words_in_use(b)]
+    found = {(int(w["key"]), int(w["tag"])): int(w["bits"]) for w in used}
     assert found == expected, "the trie holds exactly the open groups"
 
 
@@ -162,7 +158,7 @@ def check_pools(b: Book, groups: dict[int, list[int]], orders: int) -> None:
     """Every record is either free or in use, none both."""
     members = [group for side in groups.values() for group in side]
     pages = sum(int(b.groups["present"][group]).bit_count() for group in members)
-    words = sum(1 for _ in words_in_use(b))
+    words = len(words_in_use(b))
     for name, stack, pool, used in (
         ("order", b.free_orders, FREE_ORDERS, orders),
         ("page", b.free_pages, FREE_PAGES, pages),

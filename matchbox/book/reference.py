@@ -35,8 +35,9 @@ from matchbox.constants import (
     Side,
     Tif,
 )
-from matchbox.schema import OUTPUT
+from matchbox.schema import OUTPUT, OUTPUT_LAYOUT
 
+FLAGS = list(OUTPUT_LAYOUT.offsets()).index("flags")
 TRANSITIONS = {
     (Action.OPEN, InstrumentState.CLOSED): InstrumentState.OPEN,
     (Action.HALT, InstrumentState.OPEN): InstrumentState.HALTED,
@@ -476,8 +477,7 @@ class ReferenceBook:
 
     @staticmethod
     def marked_last(row: tuple[int, ...]) -> tuple[int, ...]:
-        flags = OUTPUT.names.index("flags")
-        return (*row[:flags], row[flags] | ReportFlag.LAST, *row[flags + 1 :])
+        return (*row[:FLAGS], row[FLAGS] | ReportFlag.LAST, *row[FLAGS + 1 :])
 
     # -- state ----------------------------------------------------------------------------------
 

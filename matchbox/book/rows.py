@@ -7,6 +7,8 @@ from matchbox.book.dump import dump_orders
 from matchbox.book.state import FREE_ORDERS, Book
 from matchbox.constants import InstrumentState
 
+KEPT = ["state", "price_scale", "quantity_scale", "traded", "last_price"]
+
 
 def rows(book: Book) -> tuple[np.ndarray, np.ndarray]:
     """Live orders, ORDER[n], and defined instruments, INSTRUMENT[m]."""
@@ -16,6 +18,6 @@ def rows(book: Book) -> tuple[np.ndarray, np.ndarray]:
     numbers = np.flatnonzero(book.instruments["state"] != InstrumentState.UNDEFINED)
     instruments = np.zeros(numbers.size, INSTRUMENT)
     instruments["instrument"] = numbers
-    for name in INSTRUMENT.names[1:]:
+    for name in KEPT:
         instruments[name] = book.instruments[name][numbers]
     return orders, instruments

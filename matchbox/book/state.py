@@ -183,37 +183,39 @@ def allocate(
         return free
 
     cells = zeros(first_order + orders * NODE_WORDS, np.uint64)
-    page = zeros(pages, PAGE)
     sides = zeros(books, SIDE)
     sides["rank"] = WORST
     state = zeros(instruments + 1, INSTRUMENT)
     state["state"][1] = InstrumentState.OPEN
     free_orders = zeros(orders, np.uint32)
     free_orders[:] = first_order + NODE_WORDS * np.arange(orders - 1, -1, -1, dtype=np.int64)
-    free = [free_orders, stack(pages), stack(groups), stack(words)]
+    free_pages, free_groups, free_words = stack(pages), stack(groups), stack(words)
     counts = np.zeros(8, np.uint64)
-    counts[:4] = [pool.size for pool in free]
+    counts[:4] = [pool.size for pool in (free_orders, free_pages, free_groups, free_words)]
     counts[LEVELS_LIMIT] = levels
     return Book(
-        cells,
-        cells.view(np.uint32),
-        zeros(pages * 64, np.uint64),
-        page,
-        zeros(groups, GROUP),
-        zeros(groups * 64, np.uint32),
-        zeros(words, WORD),
-        sides,
-        state,
-        zeros(power_of_two(orders) * 2, np.uint32),
-        zeros(power_of_two(groups) * 2, np.uint32),
-        zeros(power_of_two(groups) * 2, np.uint32),
-        zeros(max(NEAR_MIN, power_of_two(instruments * 8)), np.uint32),
-        zeros(LOT, np.uint32),
-        zeros(books * LIMBO, np.uint32),
-        *free,
-        counts,
-        np.zeros(32, np.uint64),
-        np.array([secrets.randbits(64) | 1 for _ in range(3)], np.uint64),
+        cells=cells,
+        halves=cells.view(np.uint32),
+        depth=zeros(pages * 64, np.uint64),
+        pages=zeros(pages, PAGE),
+        groups=zeros(groups, GROUP),
+        page_of=zeros(groups * 64, np.uint32),
+        words=zeros(words, WORD),
+        sides=sides,
+        instruments=state,
+        order_heads=zeros(power_of_two(orders) * 2, np.uint32),
+        group_heads=zeros(power_of_two(groups) * 2, np.uint32),
+        word_heads=zeros(power_of_two(groups) * 2, np.uint32),
+        near=zeros(max(NEAR_MIN, power_of_two(instruments * 8)), np.uint32),
+        lot=zeros(LOT, np.uint32),
+        limbo=zeros(books * LIMBO, np.uint32),
+        free_orders=free_orders,
+        free_pages=free_pages,
+        free_groups=free_groups,
+        free_words=free_words,
+        counts=counts,
+        slots=np.zeros(32, np.uint64),
+        secrets=np.array([secrets.randbits(64) | 1 for _ in range(3)], np.uint64),
     )
 
 

@@ -1,8 +1,8 @@
 """Appending to a log: one checksum and one 64-byte store a record. Kernels.
 
-A line is streamed past the caches, since this core will not read it again; `commit` orders all of them before the
-position that other threads see. The caller makes room: it appends no more than `room` says, and calls `roll` when
-that is nothing.
+A line is streamed past the caches, since this core will not read it again; `commit` orders all of
+them before the position that other threads see. The caller makes room: it appends no more than
+`room` says, and calls `roll` when that is nothing.
 """
 
 import numpy as np
@@ -51,7 +51,8 @@ def place_next(log):
 def append_command(log, words, at):
     """Append the record at words[at:at + 8] under the next command_sequence, which is returned.
 
-    Its checksum and sequence are made here; what words[at] and words[at + 1] hold in their place is left alone.
+    Its checksum and sequence are made here; what words[at] and words[at + 1] hold in their place
+    is left alone.
     """
     sequence = log.cells[SEQUENCE] + U(1)
     crc = advance(log.cells[CHAIN]) ^ sum_record(words, at, sequence, U(0))
@@ -142,7 +143,8 @@ def make_room(log, wanted):
 
 @kernel(entry=True)
 def append_commands(log, words, first, last):
-    """Append records [first, last) of `words` as far as there is room. Returns the position reached."""
+    """Append records [first, last) of `words` as far as there is room. Returns the position
+    reached."""
     end = first + make_room(log, last - first)
     for position in range(first, end):
         append_command(log, words, U(position) << U(3))

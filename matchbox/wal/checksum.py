@@ -1,11 +1,12 @@
 """Chained checksums of log records. Kernels.
 
-checksum = CRC-32C, without final inversion, of all bytes of the record but the checksum itself, seeded with the
-checksum of the record before. So a record is valid only behind its predecessor: one that is stale, misplaced or from
-another log does not fit, whatever it holds.
+checksum = CRC-32C, without final inversion, of all bytes of the record but the checksum itself,
+seeded with the checksum of the record before. So a record is valid only behind its predecessor:
+one that is stale, misplaced or from another log does not fit, whatever it holds.
 
-A CRC is linear: crc(seed, data) = crc(0, data) xor advance(seed, length of data). `advance` is four table look-ups, so
-the long part, crc(0, data), of many records can be under way at once and only the look-ups wait for one another:
+A CRC is linear: crc(seed, data) = crc(0, data) xor advance(seed, length of data). `advance` is
+four table look-ups, so the long part, crc(0, data), of many records can be under way at once and
+only the look-ups wait for one another:
 3.4 instead of 6.6 ns a record.
 """
 
@@ -19,7 +20,9 @@ SUMMED_BYTES = 60
 
 def _advance_table() -> np.ndarray:
     """u64[4 * 256]: what a seed's byte k with value v becomes after SUMMED_BYTES zero bytes."""
-    states = np.uint64(1) << np.arange(32, dtype=np.uint64)  # linear: 32 single bits tell everything
+    states = np.uint64(1) << np.arange(
+        32, dtype=np.uint64
+    )  # linear: 32 single bits tell everything
     for _ in range(SUMMED_BYTES):
         states = (states >> U(8)) ^ CRC_TABLE[(states & U(0xFF)).astype(np.int64)]
     table = np.zeros((4, 256), np.uint64)
@@ -49,15 +52,22 @@ def advance(seed):
 
 @kernel
 def sum_record(words, at, sequence, seed):
-    """Of a command record, or a link, at words[at:at + 8] with `sequence` for its word 1; checksum in word 0, low."""
+    """Of a command record, or a link, at words[at:at + 8] with `sequence` for its word 1; checksum
+    in word 0, low."""
     crc = crc32c_u64(crc32c_u32(seed, words[at] >> U(32)), sequence)
-    crc = crc32c_u64(crc32c_u64(crc32c_u64(crc, words[at + U(2)]), words[at + U(3)]), words[at + U(4)])
-    return crc32c_u64(crc32c_u64(crc32c_u64(crc, words[at + U(5)]), words[at + U(6)]), words[at + U(7)])
+    crc = crc32c_u64(
+        crc32c_u64(crc32c_u64(crc, words[at + U(2)]), words[at + U(3)]), words[at + U(4)]
+    )
+    return crc32c_u64(
+        crc32c_u64(crc32c_u64(crc, words[at + U(5)]), words[at + U(6)]), words[at + U(7)]
+    )
 
 
 @kernel
 def sum_output(words, at, seed):
     """Of a report record at words[at:at + 8]; checksum in word 6, low."""
     crc = crc32c_u64(crc32c_u64(crc32c_u64(seed, words[at]), words[at + U(1)]), words[at + U(2)])
-    crc = crc32c_u64(crc32c_u64(crc32c_u64(crc, words[at + U(3)]), words[at + U(4)]), words[at + U(5)])
+    crc = crc32c_u64(
+        crc32c_u64(crc32c_u64(crc, words[at + U(3)]), words[at + U(4)]), words[at + U(5)]
+    )
     return crc32c_u64(crc32c_u32(crc, words[at + U(6)] >> U(32)), words[at + U(7)])

@@ -5,19 +5,23 @@
     reports-<number>.log        the report log
     *.torn                      copies of what a crash left half written
 
-Opening reads and verifies everything and writes nothing but the lock. Rules, in the order in which they are applied:
+Opening reads and verifies everything and writes nothing but the lock. Rules, in the order in which
+they are applied:
 
 1.  The lock, or refuse. What a crash left unnamed (`.tmp`) is removed.
-2.  Every header and link. A bad checksum, an unknown feature, a foreign uuid, a hole in the numbering or a link that
-    does not fit its predecessor: refuse.
-3.  Every record, by the chain. A segment ends at its capacity, or where zeros begin and the next one's link goes on.
-4.  The first slot of the last segment that is not valid, zeros aside, is a *torn tail* if nothing stands behind it, or
-    if the machine was started anew since (then nothing unsynced was promised). It is copied aside and zeroed when
-    the log goes on. Otherwise it is *corruption*: refuse, and change nothing.
+2.  Every header and link. A bad checksum, an unknown feature, a foreign uuid, a hole in the
+    numbering or a link that does not fit its predecessor: refuse.
+3.  Every record, by the chain. A segment ends at its capacity, or where zeros begin and the next
+one's link goes on.
+4.  The first slot of the last segment that is not valid, zeros aside, is a *torn tail* if nothing
+    stands behind it, or if the machine was started anew since (then nothing unsynced was
+    promised). It is copied aside and zeroed when the log goes on. Otherwise it is *corruption*:
+    refuse, and change nothing.
 
-At level `process`, the only one so far, records survive the death of the process as soon as they are stored. A
-restart of the machine may lose those the system had not written back; `rebooted` says that it happened.
-The durable watermark of level `power` will narrow rule 4 and add its files here.
+At level `process`, the only one so far, records survive the death of the process as soon as they
+are stored. A restart of the machine may lose those the system had not written back; `rebooted`
+says that it happened. The durable watermark of level `power` will narrow rule 4 and add its files
+here.
 """
 
 import fcntl
@@ -25,6 +29,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -65,7 +70,8 @@ class Limits(NamedTuple):
     instruments: int
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True)
+class Run:
     """Valid records of one segment. `words` is valid until the next is asked for."""
 
     path: Path
@@ -77,12 +83,16 @@ class Run(NamedTuple):
 class Segments:
     """One of the two logs, verified: its segments, where it ends and how."""
 
-    def __init__(self, folder: Path, kind: str, log_uuid: bytes | None, current_boot: bytes) -> None:
+    def __init__(
+        self, folder: Path, kind: str, log_uuid: bytes | None, current_boot: bytes
+    ) -> None:
         self.folder, self.kind = folder, kind
         self.uuid = log_uuid
         self.sequence = self.chain = self.epoch = 0
         self.runs: list[tuple[Path, int, int]] = []  # path, first sequence, count
-        self.torn: tuple[Path, int, int] | None = None  # path, first bad slot, slots up to the last nonzero one
+        self.torn: tuple[Path, int, int] | None = (
+            None  # path, first bad slot, slots up to the last nonzero one
+        )
         self.boots: list[tuple[bytes, int]] = []  # of each segment in use: boot id, epoch
         self.rebooted = False
         self.count = len(self.numbers())
@@ -116,7 +126,8 @@ class Segments:
         found = bytes(block["log_uuid"])
         if self.uuid is not None and found != self.uuid:
             raise LogRefused(
-                f"{path}: belongs to log {uuid.UUID(bytes=found)}: expected {uuid.UUID(bytes=self.uuid)}"
+                f"{path}: belongs to log {uuid.UUID(bytes=found)}: "
+                f"expected {uuid.UUID(bytes=self.uuid)}"
             )
         self.uuid = found
         self.rebooted = bytes(block["boot_id"]) != current_boot
@@ -128,7 +139,9 @@ class Segments:
                 self.boots.append((bytes(block["boot_id"]), self.epoch))
             elif words.any():
                 offset = HEADER_WORDS * 8 + int(np.flatnonzero(words)[0]) * 8
-                raise LogRefused(f"{path}: offset {offset}: not zero: expected no record before a link")
+                raise LogRefused(
+                    f"{path}: offset {offset}: not zero: expected no record before a link"
+                )
         finally:
             mapping.close()
 
@@ -136,7 +149,11 @@ class Segments:
         """Check a segment's link, then its records."""
         last = number == self.used
         link = words[:SLOT_WORDS].view(LINK)[0]
-        if last and int(link["checksum"]) != link_checksum(words, np.uint64(salt)) and not words[SLOT_WORDS:].any():
+        if (
+            last
+            and int(link["checksum"]) != link_checksum(words, np.uint64(salt))
+            and not words[SLOT_WORDS:].any()
+        ):
             self.torn = (path, 0, 1)
             self.used -= 1
             return
@@ -154,7 +171,9 @@ class Segments:
                     "records between this segment and the one before are missing or damaged"
                 )
         if int(link["epoch"]) < self.epoch:
-            raise LogRefused(f"{path}: link: epoch is {link['epoch']}: expected {self.epoch} or more")
+            raise LogRefused(
+                f"{path}: link: epoch is {link['epoch']}: expected {self.epoch} or more"
+            )
         self.epoch = int(link["epoch"])
         slots = words.size // SLOT_WORDS
         end, sequence, chain = (
@@ -180,7 +199,8 @@ class Segments:
             return
         offset = HEADER_WORDS * 8 + bad * RECORD_BYTES
         raise LogRefused(
-            f"{path}: offset {offset}: record {bad} is damaged, and {end - bad - 1} more stand behind it: "
+            f"{path}: offset {offset}: record {bad} is damaged, "
+            f"and {end - bad - 1} more stand behind it: "
             f"expected sequence {self.runs[-1][1] + bad - 1}; nothing was changed"
         )
 
@@ -209,9 +229,9 @@ class Segments:
             os.fsync(file.fileno())
         self.torn = None
 
-
     def drop_unused(self) -> int:
-        """Remove segments that were made ready and never taken. Returns the number of the last that stays."""
+        """Remove segments that were made ready and never taken. Returns the number of the last
+        that stays."""
         for number in range(self.used + 1, self.count + 1):
             self.path(number).unlink()
         if self.runs:
@@ -232,7 +252,8 @@ class LogDirectory:
     """
 
     def __init__(self, folder: Path, limits: Limits) -> None:
-        """Lock and read. Raises Unavailable if the folder cannot be had, LogRefused if the log cannot."""
+        """Lock and read. Raises Unavailable if the folder cannot be had, LogRefused if the log
+        cannot."""
         self.folder = folder
         self.preparer: Preparer | None = None
         self.logs: tuple[Log, Log] | None = None
@@ -240,7 +261,9 @@ class LogDirectory:
             folder.mkdir(parents=True, exist_ok=True)
             self.lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise Unavailable(f"{folder}: {error.strerror}: expected a folder for the log") from None
+            raise Unavailable(
+                f"{folder}: {error.strerror}: expected a folder for the log"
+            ) from None
         try:
             self.take_lock()
             for left in folder.glob("*.tmp"):
@@ -255,7 +278,9 @@ class LogDirectory:
             self.limits = limits if self.fresh else self.read_genesis()
         except OSError as error:
             os.close(self.lock)
-            raise Unavailable(f"{error.filename or folder}: {error.strerror}: reading the log") from None
+            raise Unavailable(
+                f"{error.filename or folder}: {error.strerror}: reading the log"
+            ) from None
         except LogRefused:
             os.close(self.lock)
             raise
@@ -285,12 +310,15 @@ class LogDirectory:
     def start(
         self, build: str, size: int = SEGMENT_BYTES_DEFAULT, ahead: int = 2
     ) -> tuple[Log, Log]:
-        """Go on behind the last record, in new segments and a new epoch. Returns the logs of commands and reports.
+        """Go on behind the last record, in new segments and a new epoch. Returns the logs of
+        commands and reports.
 
         A new log gets its genesis. Raises Unavailable if no segment can be made.
         """
         if size < SEGMENT_BYTES_MIN or size % SEGMENT_BYTES_MIN:
-            raise Unavailable(f"segment of {size} bytes: expected a multiple of {SEGMENT_BYTES_MIN}")
+            raise Unavailable(
+                f"segment of {size} bytes: expected a multiple of {SEGMENT_BYTES_MIN}"
+            )
         identity = Identity(self.uuid, boot_id(), build.encode())
         epoch = max(self.commands.epoch, self.reports.epoch) + 1
         supplies, logs = [], []
@@ -346,7 +374,10 @@ class LogDirectory:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 

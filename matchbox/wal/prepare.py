@@ -1,9 +1,10 @@
-"""The preparer: a thread that has the next segments ready before the appender needs them. Plain Python.
+"""The preparer: a thread that has the next segments ready before the appender needs them. Plain
+Python.
 
-For each log it keeps `ahead` segments made, synced, mapped and touched, and unmaps those that the appender has left. It
-polls; a segment holds a million records, so a look every few milliseconds is soon enough. When no further segment
-can be made it says why in the log's FAILED cell and in `failure`, and stops: nothing is retried behind the
-operator's back.
+For each log it keeps `ahead` segments made, synced, mapped and touched, and unmaps those that the
+appender has left. It polls; a segment holds a million records, so a look every few milliseconds is
+soon enough. When no further segment can be made it says why in the log's FAILED cell and in
+`failure`, and stops: nothing is retried behind the operator's back.
 """
 
 import errno
@@ -42,7 +43,13 @@ class Supply:
     """Segments of one log: those mapped, and the number of the next."""
 
     def __init__(self, folder: Path, kind: str, log: Log, size: int, identity: Identity) -> None:
-        self.folder, self.kind, self.log, self.size, self.identity = folder, kind, log, size, identity
+        self.folder, self.kind, self.log, self.size, self.identity = (
+            folder,
+            kind,
+            log,
+            size,
+            identity,
+        )
         self.next_number = int(log.cells[int(SEGMENT)]) + 1
         self.mapped: list[Mapping] = []  # the last READY - released ones
         self.released = 0

@@ -20,7 +20,8 @@ def is_type(kind):
 def scan_commands(words, first, last, sequence, chain):
     """Follow the chain over slots [first, last) of `words` (u64, eight a slot).
 
-    Returns the first slot that is not valid behind `sequence` and `chain`, or `last`; the sequence and chain there.
+    Returns the first slot that is not valid behind `sequence` and `chain`, or `last`; the sequence
+    and chain there.
     """
     slot = first
     while slot < last:
@@ -62,7 +63,8 @@ def link_checksum(words, salt):
 
 @kernel(entry=True)
 def first_difference(words, logged, first, count):
-    """First of `count` outbox entries that is not what slots `first`… of the report log hold, or `count`.
+    """First of `count` outbox entries that is not what slots `first`… of the report log hold, or
+    `count`.
 
     The checksum half is left out: in the outbox it holds a login.
     """

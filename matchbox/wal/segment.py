@@ -1,7 +1,8 @@
 """One segment file: `<kind>-<number:016x>.log`, a header block and slots of 64 bytes. Plain Python.
 
-A segment is made whole before it has its name: allocated (so that a full disk is met here and never by a store), its
-header written, synced, renamed, its folder synced. What is not yet used reads as zeros.
+A segment is made whole before it has its name: allocated (so that a full disk is met here and
+never by a store), its header written, synced, renamed, its folder synced. What is not yet used
+reads as zeros.
 """
 
 import contextlib
@@ -103,7 +104,8 @@ class Mapping:
     def __init__(self, path: Path, writable: bool) -> None:
         self.path = path
         with path.open("r+b" if writable else "rb") as file:
-            # Kernels are compiled for arrays that can be written; a copy-on-write view of a file is one.
+            # Kernels are compiled for arrays that can be written; a copy-on-write view of a file
+            # is one.
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY
             self.map = mmap.mmap(file.fileno(), 0, access=access)
         self.words = np.frombuffer(self.map, np.uint64)
@@ -127,14 +129,17 @@ class Mapping:
 
 
 def trim(path: Path, slots: int) -> None:
-    """Give the space behind the first `slots` back; the file keeps its size and reads as zeros there."""
+    """Give the space behind the first `slots` back; the file keeps its size and reads as zeros
+    there."""
     used = HEADER_BYTES + slots * RECORD_BYTES
     offset = -(-used // mmap.PAGESIZE) * mmap.PAGESIZE
     with path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
         if offset < size:  # best effort: not every file system can
             mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
-            LIBC.fallocate(file.fileno(), mode, ctypes.c_int64(offset), ctypes.c_int64(size - offset))
+            LIBC.fallocate(
+                file.fileno(), mode, ctypes.c_int64(offset), ctypes.c_int64(size - offset)
+            )
 
 
 def read_header(path: Path, kind: str, number: int) -> np.ndarray:

@@ -261,6 +261,11 @@ def test_drained_tells_when_all_has_been_sent() -> None:
         desk.cells[int(desks.STOP)] = 1  # from here on nothing is decoded
         while desks.match_once(desk):
             pass
+        sends = counters(desk.connections)["own_sends"]
+        for _ in range(20):
+            desks.match_once(desk)
+        # A blocked socket is left alone, but for what its own acknowledgements make room for.
+        assert counters(desk.connections)["own_sends"] < sends + 10
         executed = int(desk.cells[int(desks.REPORTS)])
         client.setblocking(True)
         client.settimeout(PATIENCE_S)
@@ -348,3 +353,39 @@ def test_stop_delivers_what_was_decoded_and_resets_only_those_who_lack_reports(l
     assert len(os.listdir("/proc/self/fd")) <= before - 7
     good.close()
     bad.close()
+
+
+def test_the_out_buffer_goes_round_while_it_is_never_empty() -> None:
+    """A client that reads just enough to stay: both ends of the buffer wrap, often."""
+    with by_hand(out_bytes=1 << 14) as (desk, entry):
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(entry.address)
+        slow.sendall(wire(commands(1)))
+        until(lambda: steps(desk, 1) or int(desk.cells[int(desks.KEPT)]) == 1, "it is known")
+        login = int(desk.kept[0]) & 0xFFFFFFFF
+        received, sent = bytearray(receive(slow, 1).tobytes()), 0
+        slow.setblocking(False)
+        with socket.create_connection(entry.address, timeout=PATIENCE_S) as other:
+            while len(received) < 40 << 14:
+                other.sendall(wire(naming(login, 20, seed=sent)))
+                sent += 20
+                until(lambda: steps(desk, 1) or desk.cells[int(desks.COMMANDS)] > sent, "matched")  # noqa: B023
+                other.recv(1 << 16)
+                while statuses(desk.connections)[0].backlog > 3 << 12:
+                    try:
+                        received += slow.recv(1 << 12)
+                    except BlockingIOError:
+                        pass
+                    steps(desk, 1)
+            assert counters(desk.connections)["own_discarded_bytes"] == 0
+            while len(received) < (sent + 1) * REPORT_BYTES:
+                try:
+                    received += slow.recv(1 << 16)
+                except BlockingIOError:
+                    pass
+                steps(desk, 1)
+        reports = np.frombuffer(bytes(received), echoes(commands(1)).dtype)[1:]
+        assert (np.diff(reports["report_sequence"].astype(np.int64)) == 2).all()
+        assert (reports["price"] == login).all()
+        slow.close()

@@ -1,4 +1,5 @@
-"""What tests of the publication share: their own addresses, reports, a naive writer of datagrams."""
+"""What tests of the publication share: their own addresses, reports, a naive writer of
+datagrams."""
 
 import os
 import socket
