@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(
     path for folder in ("matchbox", "bench", "faults") for path in (ROOT / folder).rglob("*.py")
 )
-LINES_MAX = 520
+LINES_MAX = 600
 FUNCTION_LINES_MAX = 100
 
 WITHOUT_COMPILER = [
