@@ -364,10 +364,13 @@ def test_the_out_buffer_goes_round_while_it_is_never_empty() -> None:
         slow.sendall(wire(commands(1)))
         until(lambda: steps(desk, 1) or int(desk.cells[int(desks.KEPT)]) == 1, "it is known")
         login = int(desk.kept[0]) & 0xFFFFFFFF
+        # A small send buffer, or the kernel would take the whole out buffer at once.
+        with socket.socket(fileno=os.dup(statuses(desk.connections)[0].descriptor)) as own_end:
+            own_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         received, sent = bytearray(receive(slow, 1).tobytes()), 0
         slow.setblocking(False)
         with socket.create_connection(entry.address, timeout=PATIENCE_S) as other:
-            while len(received) < 40 << 14:
+            while len(received) < 20 << 14:
                 other.sendall(wire(naming(login, 20, seed=sent)))
                 sent += 20
                 until(lambda: steps(desk, 1) or desk.cells[int(desks.COMMANDS)] > sent, "matched")  # noqa: B023
