@@ -4,9 +4,9 @@
                   subscribes. The timer runs from the first command to the last datagram given to
                   the kernel; both logs are mapped files whose first segments were made before.
     stages        share of each step of that path, in cycles, from a run of its own
-    TCP to UDP    `matchbox serve` with its default threads, one client that sends the file's
-                  commands as fast as they are taken and reads its own reports, one subscriber:
-                  three processes. The timer runs from the first byte sent to the last own report read.
+    TCP to UDP    `matchbox serve` with its default threads, a client that sends the file's commands
+                  as fast as they are taken and reads its own reports, and a subscriber: three
+                  processes. The timer runs from the first byte sent to the last own report read.
     idle          CPU of that `serve` while nothing happens
 
 Rates are medians of interleaved rounds.
