@@ -6,8 +6,10 @@ on stderr.
 """
 
 import os
+import signal
 import sys
 from importlib import import_module
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -84,7 +86,8 @@ def run(arguments: list[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else arguments
         with group.make_context("matchbox", list(given)) as context:
             result = group.invoke(context)
-        sys.stdout.flush()
+        if sys.stdout:  # None if it was closed before we began
+            sys.stdout.flush()
         return result if isinstance(result, int) else Exit.OK
     except click.exceptions.Exit as ending:
         return ending.exit_code
@@ -120,6 +123,11 @@ def trace_or(error: Exception, text: str, status: int) -> int:
     return fail(text, status)
 
 
+def interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> NoReturn:
-    """Entry point of the `matchbox` command."""
+    """Entry point of the `matchbox` command. SIGTERM ends a command as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, interrupt)
     sys.exit(run())

@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from matchbox import printer
-from matchbox.cli.terminal import say, sigterm_interrupts
+from matchbox.cli.terminal import say
 from matchbox.constants import Exit
 from matchbox.subscriber import Subscriber, Summary
 
@@ -49,8 +49,7 @@ def subscribe(
     with Subscriber(address, interface, first, timeout, on_notice=notice) as subscriber:
         say(f"listening at {address}")
         try:
-            with sigterm_interrupts():
-                print_reports(subscriber, line, count)
+            print_reports(subscriber, line, count)
         except KeyboardInterrupt:
             pass
         summary = subscriber.summary

@@ -5,12 +5,10 @@ Results go to stdout, everything about the run to stderr. Progress is drawn on t
 """
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Self
 
 import click
@@ -18,7 +16,7 @@ import click
 Advance = Callable[[int], None]
 Tell = Callable[[str], None]
 
-LONG_COUNT, LONG_BYTES = 100_000, 1 << 24
+LONG_COUNT, LONG_BYTES = 500_000, 1 << 24
 """A shorter run is over before anyone has read its progress."""
 
 
@@ -114,20 +112,6 @@ class StatusLine:
 
     def __exit__(self, *_: object) -> None:
         self.show("")
-
-
-@contextmanager
-def sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM ends what runs inside as Ctrl-C does."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def shown_path(path: Path) -> str:

@@ -127,6 +127,20 @@ def test_reader_that_goes_away_is_no_error() -> None:
     assert told == ""
 
 
+@pytest.mark.parametrize(
+    ("redirection", "status", "told"),
+    [("> /dev/full", Exit.UNAVAILABLE, "No space left on device"), (">&-", Exit.OK, "")],
+)
+def test_output_that_cannot_be_written(redirection: str, status: Exit, told: str) -> None:
+    command = " ".join([*MATCHBOX, "version", redirection])
+    done = subprocess.run(
+        ["bash", "-c", command], env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == status
+    assert told in done.stderr
+    assert done.stderr.count("\n") == (1 if told else 0)
+
+
 def test_version() -> None:
     brief, verbose = matchbox("version"), matchbox("version", "--verbose")
     assert brief.status == verbose.status == Exit.OK

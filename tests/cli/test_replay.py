@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,6 +123,23 @@ def test_workload(shared_data: Shared) -> None:
     values = json.loads(result.stdout)
     assert (values["commands"], values["trades"]) == (1_000_000, 622_996)
     assert "executing: 1,000,000" in result.stderr, "a long run is announced"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(number: int, tmp_path: Path) -> None:
+    """At once and without a word; what was logged is whole and can be gone on with."""
+    made, log = session.write(tmp_path), tmp_path / "log"
+    with Running("replay", str(made.path), "--speed", "10/s", "--log", str(log)) as running:
+        while not list(log.glob("reports-*")):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        running.send_signal(number)
+        result = running.end()
+    assert result.status == Exit.INTERRUPTED
+    assert result.stderr == ""
+    again = matchbox("replay", str(made.path), "--log", str(log), "--json")
+    assert again.status == Exit.OK
+    assert json.loads(again.stdout)["commands"] == 500
 
 
 # -- wrong input ---------------------------------------------------------------------------------
