@@ -1,5 +1,6 @@
 """Documents say what is so: tables, links, and every session they show."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -61,6 +62,26 @@ def test_sessions(path: Path) -> None:
         timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in DOCUMENTS if "```python" in path.read_text()], ids=name_of
+)
+def test_python_examples(path: Path) -> None:
+    """Run every example; an expression with a comment below it has that value."""
+    for block in re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE):
+        names: dict[str, object] = {}
+        lines = block.splitlines()
+        for node in ast.parse(block).body:
+            source = ast.unparse(node)
+            if not isinstance(node, ast.Expr):
+                exec(source, names)
+                continue
+            value = eval(source, names)
+            assert node.end_lineno is not None
+            below = lines[node.end_lineno] if node.end_lineno < len(lines) else ""
+            if below.startswith("# "):
+                assert repr(value) == below.removeprefix("# "), source
 
 
 def test_every_enum_of_the_protocol_is_in_a_document() -> None:
