@@ -163,7 +163,7 @@ SEGMENT_LAYOUT = Layout(
         Field("reserved", "u4", "0"),
         Field("created_ns", "u8", "since 1970"),
         Field("build", "S16", "digest of the compiled sources that made it"),
-        Field("checksum", "u4", "CRC-32C of bytes 0-4091"),
+        Field("checksum", "u4", "CRC-32C of bytes 0-4091, from 0, without inversion"),
     ),
     {"checksum": 4092},
 )

@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from matchbox.atomics import U, crc32c_u64
+from matchbox.atomics import U, crc32c_portable
 from matchbox.jit import kernel
 
 
 @kernel(entry=True)
-def sum_words(words):
+def sum_bytes(data):
     crc = U(0)
-    for i in range(words.size):
-        crc = crc32c_u64(crc, words[U(i)])
+    for i in range(data.size):
+        crc = crc32c_portable(crc, U(data[U(i)]), 1)
     return crc
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C without inversions of `data`, padded with zeros to whole words."""
-    return int(sum_words(np.frombuffer(data + bytes(-len(data) % 8), np.uint64)))
+    """CRC-32C of `data`, without its inversions."""
+    return int(sum_bytes(np.frombuffer(bytearray(data), np.uint8)))
