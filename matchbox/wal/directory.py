@@ -8,7 +8,7 @@
 Opening reads and verifies everything and writes nothing but the lock. Rules, in the order in which
 they are applied:
 
-1.  The lock, or refuse. What a crash left unnamed (`.tmp`) is removed.
+1.  The lock, or refuse.
 2.  Every header and link. A bad checksum, an unknown feature, a foreign uuid, a hole in the
     numbering or a link that does not fit its predecessor: refuse.
 3.  Every record, by the chain. A segment ends at its capacity, or where zeros begin and the next
@@ -17,6 +17,7 @@ one's link goes on.
     stands behind it, or if the machine was started anew since (then nothing unsynced was
     promised). It is copied aside and zeroed when the log goes on. Otherwise it is *corruption*:
     refuse, and change nothing.
+5.  A command log that ends before the command of the last report: refuse.
 
 At level `process`, the only one so far, records survive the death of the process as soon as they
 are stored. A restart of the machine may lose those the system had not written back; `rebooted`
@@ -38,7 +39,7 @@ import numpy as np
 
 from matchbox.constants import CommandType
 from matchbox.errors import LogRefused, Unavailable
-from matchbox.schema import GENESIS, LINK, RECORD_BYTES
+from matchbox.schema import GENESIS, LINK, OUTPUT, RECORD_BYTES
 from matchbox.wal.append import append_commands
 from matchbox.wal.prepare import Preparer, Supply
 from matchbox.wal.scan import link_checksum, scan_commands, scan_reports
@@ -48,6 +49,7 @@ from matchbox.wal.segment import (
     NAME,
     SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MIN,
+    TEMPORARY,
     Identity,
     Mapping,
     boot_id,
@@ -59,6 +61,7 @@ from matchbox.wal.segment import (
 from matchbox.wal.state import Log, allocate
 
 SLOT_WORDS = RECORD_BYTES // 8
+LOW_HALF = 0xFFFFFFFF
 SCANS = {"commands": scan_commands, "reports": scan_reports}
 
 
@@ -89,6 +92,7 @@ class Segments:
         self.folder, self.kind = folder, kind
         self.uuid = log_uuid
         self.sequence = self.chain = self.epoch = 0
+        self.command = 0  # reports: low half of the last one's command
         self.runs: list[tuple[Path, int, int]] = []  # path, first sequence, count
         self.torn: tuple[Path, int, int] | None = (
             None  # path, first bad slot, slots up to the last nonzero one
@@ -136,7 +140,8 @@ class Segments:
             words = mapping.words[HEADER_WORDS:]
             if number <= self.used:
                 self.follow(path, words, number, int(block["salt"]))
-                self.boots.append((bytes(block["boot_id"]), self.epoch))
+                if number <= self.used:  # its link is not torn
+                    self.boots.append((bytes(block["boot_id"]), self.epoch))
             elif words.any():
                 offset = HEADER_WORDS * 8 + int(np.flatnonzero(words)[0]) * 8
                 raise LogRefused(
@@ -187,6 +192,9 @@ class Segments:
             )
         )
         self.runs.append((path, self.sequence + 1, end - 1))
+        if self.kind == "reports" and end > 1:
+            last_report = words[(end - 1) * SLOT_WORDS : end * SLOT_WORDS].view(OUTPUT)[0]
+            self.command = int(last_report["command"])
         beyond = np.flatnonzero(words[end * SLOT_WORDS :])
         if beyond.size:
             self.judge(path, end, end + 1 + int(beyond[-1]) // SLOT_WORDS, last)
@@ -230,10 +238,13 @@ class Segments:
         self.torn = None
 
     def drop_unused(self) -> int:
-        """Remove segments that were made ready and never taken. Returns the number of the last
-        that stays."""
-        for number in range(self.used + 1, self.count + 1):
+        """Remove segments that were not made whole, or made ready and never taken. Returns the
+        number of the last that stays."""
+        # From the end, so that a crash here leaves no hole in the numbering.
+        for number in range(self.count, self.used, -1):
             self.path(number).unlink()
+        for left in self.folder.glob(f"{self.kind}-*{TEMPORARY}"):
+            left.unlink()
         if self.runs:
             path, _, count = self.runs[-1]
             trim(path, 1 + count)
@@ -266,23 +277,22 @@ class LogDirectory:
             ) from None
         try:
             self.take_lock()
-            for left in folder.glob("*.tmp"):
-                left.unlink()
             boot = boot_id()
             self.commands = Segments(folder, "commands", None, boot)
             self.reports = Segments(folder, "reports", self.commands.uuid, boot)
             self.fresh = self.commands.sequence == 0
             if self.fresh and self.reports.sequence:
                 raise LogRefused(f"{folder}: reports without commands: expected both logs")
+            self.refuse_if_behind()
             self.uuid = self.commands.uuid or self.reports.uuid or uuid.uuid4().bytes
             self.limits = limits if self.fresh else self.read_genesis()
         except OSError as error:
-            os.close(self.lock)
+            self.close()
             raise Unavailable(
                 f"{error.filename or folder}: {error.strerror}: reading the log"
             ) from None
-        except LogRefused:
-            os.close(self.lock)
+        except BaseException:
+            self.close()
             raise
 
     def take_lock(self) -> None:
@@ -294,6 +304,19 @@ class LogDirectory:
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, f"{os.getpid()}\n".encode(), 0)
 
+    def refuse_if_behind(self) -> None:
+        """A command is logged before its reports, so none may be missing that has one.
+
+        This tells a damaged last command from a torn one: a torn one was never executed.
+        """
+        beyond = (self.reports.command - self.commands.sequence) & LOW_HALF
+        if 0 < beyond <= LOW_HALF >> 1:
+            raise LogRefused(
+                f"{self.folder}: the command log ends at {self.commands.sequence}, but the report "
+                f"log answers {self.commands.sequence + beyond}: commands that were answered are "
+                "missing at its end; nothing was changed"
+            )
+
     @property
     def rebooted(self) -> bool:
         """Whether the machine was started anew since the log was last written."""
@@ -302,7 +325,9 @@ class LogDirectory:
     def read_genesis(self) -> Limits:
         for run in self.commands:
             record = run.words[SLOT_WORDS : 2 * SLOT_WORDS].view(GENESIS)[0]
-            if run.count and int(record["type"]) == CommandType.GENESIS:
+            if not run.count:
+                continue  # a crash came between the link and the genesis
+            if int(record["type"]) == CommandType.GENESIS:
                 return Limits(*(int(record[name]) for name in Limits._fields))
             raise LogRefused(f"{run.path}: first record is no genesis")
         raise LogRefused(f"{self.folder}: no genesis record")
@@ -349,12 +374,9 @@ class LogDirectory:
     @property
     def stream_epoch(self) -> int:
         """The first epoch since this start of the machine. Once `start` has been called."""
-        boot, epoch = boot_id(), max(self.commands.epoch, self.reports.epoch) + 1
-        for made_in, its_epoch in reversed(self.commands.boots):
-            if made_in != boot:
-                break
-            epoch = its_epoch
-        return epoch
+        boot, boots = boot_id(), self.commands.boots + self.reports.boots
+        following = max(self.commands.epoch, self.reports.epoch) + 1
+        return min((epoch for made_in, epoch in boots if made_in == boot), default=following)
 
     @property
     def failure(self) -> str:
@@ -362,13 +384,21 @@ class LogDirectory:
         return self.preparer.failure if self.preparer else ""
 
     def close(self) -> None:
-        """Sync, unmap and unlock. No kernel may append any more."""
-        if self.preparer:
-            self.preparer.close()
-            self.preparer = None
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
+        """Sync, unmap and unlock. No kernel may append any more.
+
+        Raises Unavailable if the log could not be synced; it is unlocked all the same.
+        """
+        preparer, self.preparer = self.preparer, None
+        try:
+            if preparer:
+                preparer.close()
+        except OSError as error:
+            place = error.filename or self.folder
+            raise Unavailable(f"{place}: {error.strerror}: closing the log") from None
+        finally:
+            if self.lock >= 0:
+                os.close(self.lock)
+                self.lock = -1
 
     def __enter__(self) -> "LogDirectory":
         return self

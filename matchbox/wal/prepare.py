@@ -19,7 +19,7 @@ from matchbox.jit import kernel
 from matchbox.wal.segment import Identity, Mapping, create, name_of, trim
 from matchbox.wal.state import FAILED, QUEUE, READY, READY_WORDS, SEGMENT, TAKEN, USED, Log
 
-POLL_S = 0.002
+POLL_S = 0.01
 
 
 @kernel(entry=True)
@@ -50,16 +50,19 @@ class Supply:
             size,
             identity,
         )
-        self.next_number = int(log.cells[int(SEGMENT)]) + 1
+        self.first_number = self.next_number = int(log.cells[int(SEGMENT)]) + 1
         self.mapped: list[Mapping] = []  # the last READY - released ones
         self.released = 0
+
+    def path(self, number: int) -> Path:
+        return self.folder / name_of(self.kind, number)
 
     def fill(self, ahead: int) -> bool:
         """Make a segment if fewer than `ahead` wait. True if one was made. Raises OSError."""
         if int(self.log.cells[int(READY)]) - int(self.log.cells[int(TAKEN)]) >= ahead:
             return False
         salt = create(self.folder, self.kind, self.next_number, self.size, self.identity)
-        mapping = Mapping(self.folder / name_of(self.kind, self.next_number), writable=True)
+        mapping = Mapping(self.path(self.next_number), writable=True)
         self.mapped.append(mapping)
         place = (mapping.slots_address, mapping.slot_count, self.next_number, salt)
         announce(self.log, *(np.uint64(value) for value in place))
@@ -73,18 +76,19 @@ class Supply:
             self.released += 1
 
     def close(self) -> None:
-        """Give back what was not used, sync the rest, unmap all, delete what was never taken."""
-        taken = int(self.log.cells[int(TAKEN)]) - self.released
-        for place, mapping in enumerate(self.mapped):
+        """Unmap all, delete what was never taken, give back what was not used, sync what was."""
+        for mapping in self.mapped:
             mapping.close()
-            if place >= taken:
-                mapping.path.unlink()
-                continue
-            if place == taken - 1:
-                trim(mapping.path, int(self.log.cells[int(USED)]))
-            with mapping.path.open("rb") as file:
-                os.fsync(file.fileno())
         self.mapped.clear()
+        last = self.first_number + int(self.log.cells[int(TAKEN)]) - 1
+        # From the end, so that a crash here leaves no hole in the numbering.
+        for number in range(self.next_number, last, -1):
+            self.path(number).unlink(missing_ok=True)
+        if last >= self.first_number:
+            trim(self.path(last), int(self.log.cells[int(USED)]))
+        for number in range(self.first_number, last + 1):
+            with self.path(number).open("rb") as file:
+                os.fsync(file.fileno())
 
 
 class Preparer:
@@ -113,11 +117,19 @@ class Preparer:
                 supply.release()
                 try:
                     supply.fill(self.ahead)
-                except OSError as error:
-                    path = supply.folder / name_of(supply.kind, supply.next_number)
-                    self.failure = f"{path}: {error.strerror}: no further segment of the log"
-                    give_up(supply.log, np.uint64(error.errno or errno.EIO))
+                except Exception as error:  # a thread that dies silently would hang the appender
+                    self.give_up(supply, error)
                     return
+
+    def give_up(self, supply: Supply, error: Exception) -> None:
+        """No further segments, of neither log: whichever runs out first must not wait for one."""
+        code, reason = errno.EIO, f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) and error.errno:
+            code, reason = error.errno, os.strerror(error.errno)
+        path = supply.path(supply.next_number)
+        self.failure = f"{path}: {reason}: no further segment of the log"
+        for each in self.supplies:
+            give_up(each.log, np.uint64(code))
 
     def close(self) -> None:
         self.stopping.set()

@@ -26,11 +26,14 @@ from matchbox.wal.crc import crc32c
 MAGIC, MAJOR, MINOR = b"MATCHLOG", 1, 0
 HEADER_BYTES = SEGMENT_LAYOUT.size
 CHECKSUM_AT = SEGMENT_LAYOUT.offsets()["checksum"]
+TEMPORARY = ".tmp"
 KINDS = {"commands": 1, "reports": 2}
 SEGMENT_BYTES_DEFAULT = 64 << 20
 SEGMENT_BYTES_MIN = 1 << 16
 NAME = re.compile(r"(commands|reports)-([0-9a-f]{16})\.log")
 HEADER_WORDS = HEADER_BYTES // 8
+POPULATE_BYTES = 1 << 22
+"""Touched at a time: Python's other threads wait meanwhile, a millisecond."""
 LIBC = ctypes.CDLL(None)
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 
@@ -81,7 +84,7 @@ def create(folder: Path, kind: str, number: int, size: int, identity: Identity) 
     """Make a segment on disk, under its name. Returns its salt. Raises OSError."""
     block = header(kind, number, size, identity)
     path = folder / name_of(kind, number)
-    temporary = path.with_suffix(".tmp")
+    temporary = path.with_suffix(TEMPORARY)
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         os.posix_fallocate(descriptor, 0, size)
@@ -110,8 +113,22 @@ class Mapping:
             self.map = mmap.mmap(file.fileno(), 0, access=access)
         self.words = np.frombuffer(self.map, np.uint64)
         if writable:
-            # After the sync of its zeros, else every first store faults a second time.
-            self.map.madvise(MADV_POPULATE_WRITE)
+            self.touch()
+
+    def touch(self) -> None:
+        """Have every page there, so that no store faults.
+
+        After the sync of its zeros, else every first store faults a second time.
+        """
+        try:
+            for start in range(0, len(self.map), POPULATE_BYTES):
+                size = min(POPULATE_BYTES, len(self.map) - start)
+                self.map.madvise(MADV_POPULATE_WRITE, start, size)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            pages = self.words[:: mmap.PAGESIZE // 8]  # Linux before 5.14
+            pages[:] = pages.copy()
 
     @property
     def slots_address(self) -> int:
@@ -168,4 +185,6 @@ def read_header(path: Path, kind: str, number: int) -> np.ndarray:
     expect("slot_bytes", block["slot_bytes"] == RECORD_BYTES, RECORD_BYTES)
     expect("shard", block["shard"] == 0, 0)
     expect("segment_bytes", block["segment_bytes"] == size, f"{size}, the size of the file")
+    expect("segment_bytes", size % RECORD_BYTES == 0, f"a multiple of {RECORD_BYTES}")
+    expect("reserved", block["reserved"] == 0, 0)
     return block
