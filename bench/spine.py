@@ -2,7 +2,8 @@
 
     file to UDP   file -> ring -> log -> book -> report log -> datagrams, on one thread; nobody
                   subscribes. The timer runs from the first command to the last datagram given to
-                  the kernel; both logs are mapped files whose first segments were made before.
+                  the kernel; both logs are mapped files, whose next segments a thread makes
+                  meanwhile.
     stages        share of each step of that path, in cycles, from a run of its own
     TCP to UDP    `matchbox serve` with its default threads, a client that sends the file's commands
                   as fast as they are taken and reads its own reports, and a subscriber: three
@@ -78,7 +79,7 @@ def free_port(kind: socket.SocketKind) -> int:
 def configuration(folder: Path, group: str) -> Config:
     return Config(
         book=BookConfig(orders=1 << 20, prefault=True),
-        log=LogConfig(folder=str(folder), segment_mib=256, ahead=1),
+        log=LogConfig(folder=str(folder), segment_mib=64, ahead=4),
         publish=PublishConfig(group=group),
     )
 
@@ -113,7 +114,7 @@ class Serve:
         path = folder / "exchange.toml"
         path.write_text(
             f'[book]\nprefault = true\n[log]\nfolder = "{folder / "log"}"\n'
-            "segment_mib = 256\nahead = 1\n"
+            "ahead = 4\n"
             f'[entry]\nlisten = "127.0.0.1:0"\n[publish]\ngroup = "{self.group}"\n'
         )
         command = [sys.executable, "-m", "matchbox", "serve", "--config", str(path)]

@@ -16,7 +16,6 @@ The SHA-256 is of the canonical report lines of one more run (`matchbox/canonica
 import argparse
 import contextlib
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -101,7 +100,10 @@ def logs(records: int, folder: Path) -> Iterator[tuple[Log, Log]]:
     """Both logs, with room for a session in segments made before."""
     size = -(-(records + 4096) * 64 // MIB) * MIB
     with LogDirectory(folder, Limits(ORDERS, LEVELS, INSTRUMENTS)) as directory:
-        yield directory.start("bench", size * 4, ahead=1)
+        made = directory.start("bench", size * 4, ahead=1)
+        assert directory.preparer is not None
+        directory.preparer.stopping.set()  # no further segment is made while the timer runs
+        yield made
     shutil.rmtree(folder)
 
 
@@ -154,8 +156,6 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--rounds", type=int, default=5, help="runs whose median is the rate")
     arguments = parser.parse_args()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     for path in arguments.files:
         try:
             result = measure(path, arguments.rounds)
