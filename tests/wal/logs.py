@@ -39,14 +39,17 @@ def append(log: Log, kernel: object, entries: np.ndarray) -> None:
         position = int(done)
 
 
-def write(folder: Path, command_count: int, report_count: int) -> None:
-    """One opening of a log."""
+def write(folder: Path, command_count: int, report_count: int, answering: bool = False) -> None:
+    """One opening of a log. `answering`: the reports name the last command, else none."""
     with LogDirectory(folder, LIMITS) as directory:
         first_command, first_report = directory.commands.sequence, directory.reports.sequence + 1
         command_log, report_log = directory.start("test", SEGMENT, ahead=2)
         first_command = max(first_command, 1) + 1
         append(command_log, append_commands, commands(first_command, command_count))
-        append(report_log, append_reports, reports(first_report, report_count))
+        entries = reports(first_report, report_count)
+        if answering:
+            entries["command"] = first_command + command_count - 1
+        append(report_log, append_reports, entries)
 
 
 def content(segments: Segments) -> np.ndarray:

@@ -24,6 +24,7 @@ from tests.wal.logs import LIMITS, SEGMENT, SLOTS, append, write
 from tests.wal.test_log import crc
 
 BLOCK = SEGMENT_LAYOUT.size
+SEGMENTS = 1000
 MS_RDONLY, MS_REMOUNT, MNT_DETACH = 1, 32, 2
 
 
@@ -247,7 +248,7 @@ def test_a_thousand_segments_leak_nothing() -> None:
         with LogDirectory(folder, LIMITS) as directory:
             log, _ = directory.start("test", SEGMENT, ahead=3)
             records, start = logs.commands(2, 5), len(os.listdir("/proc/self/fd"))
-            while int(log.cells[int(TAKEN)]) < 1000:
+            while int(log.cells[int(TAKEN)]) < SEGMENTS:
                 roll(log)
                 append_commands(log, records.view(np.uint64), np.uint64(0), np.uint64(1))
                 log.cells[1] = log.cells[2]  # USED = CAPACITY: as if it were full

@@ -113,7 +113,7 @@ def test_a_failed_opening_lets_go_of_the_lock(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(20))
 def test_killed_while_appending(tmp_path: Path, seed: int) -> None:
     """kill -9 of a writer at any time: all that it had committed is there."""
     code = (
@@ -121,7 +121,7 @@ def test_killed_while_appending(tmp_path: Path, seed: int) -> None:
         "from matchbox.wal.state import COMMITTED\n"
         f"log = LogDirectory(Path({str(tmp_path)!r}), LIMITS)\n"
         "command_log, report_log = log.start('test', SEGMENT, ahead=3)\n"
-        "size = 50\n"
+        f"size = {1 + 61 * seed}\n"
         "while True:\n"
         "    first = int(command_log.cells[int(COMMITTED)]) + 1\n"
         "    append(command_log, append_commands, commands(first, size))\n"
