@@ -68,7 +68,11 @@ class Sound:
             nothing_behind = not any(changed[slot + SLOT :])
             if slot == self.end(path) and nothing_behind:
                 return "whole"  # a torn record behind the last
-            if slot > HEADER and nothing_behind and path.name.startswith("reports"):
+            if (
+                HEADER < slot < self.end(path)
+                and nothing_behind
+                and path.name.startswith("reports")
+            ):
                 return "remade"
         return "refused"
 
