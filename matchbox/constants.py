@@ -34,6 +34,16 @@ class CommandType(IntEnum):
     REFUSE = 0x45  # reserved
 
 
+CLIENT_TYPES = (
+    CommandType.ENTER,
+    CommandType.CANCEL,
+    CommandType.REDUCE,
+    CommandType.REPLACE,
+    CommandType.DEFINE,
+    CommandType.STATE,
+)
+"""What may come from outside: from a client, or in a file."""
+
 IGNORABLE_TYPE_BIT = 0x80
 """Set in the type of a log record that an older reader may skip."""
 

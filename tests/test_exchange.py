@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from matchbox.config import BookConfig, Config, EngineConfig, EntryConfig, LogConfig, PublishConfig
-from matchbox.constants import CommandType, Exit, Kind
+from matchbox.constants import CLIENT_TYPES, CommandType, Exit, Kind
 from matchbox.embedded import ReferenceEngine
 from matchbox.errors import BadInput, LogRefused, Unavailable
 from matchbox.exchange import Exchange
@@ -27,11 +27,6 @@ from tests.publish.wire import free_group
 
 LIMITS = BookConfig(orders=2000, levels=2000, instruments=4)
 SESSION = 3000
-SENT = [
-    t
-    for t in CommandType
-    if t <= CommandType.REPLACE or t in (CommandType.DEFINE, CommandType.STATE)
-]
 
 
 def configuration(folder: Path, **engine: object) -> Config:
@@ -51,7 +46,7 @@ def commands(seed: int, count: int = SESSION) -> np.ndarray:
     records = random_records(np.random.default_rng(seed), count)
     records["account"] = 0
     records["login"][records["type"] == CommandType.ENTER] = 0
-    return records[np.isin(records["type"], SENT)]
+    return records[np.isin(records["type"], CLIENT_TYPES)]
 
 
 def reference(*sessions: np.ndarray) -> ReferenceEngine:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchbox.atomics import U, copy_bytes, load_acquire, store_release
-from matchbox.constants import CommandType
+from matchbox.constants import CLIENT_TYPES
 from matchbox.errors import BadInput
 from matchbox.jit import kernel
 from matchbox.ring import claim, count_of, mask_of, publish
@@ -15,7 +15,7 @@ POSITION, COUNT = U(0), U(1)
 RECORD_SHIFT = U(6)  # log2 of a record's bytes
 assert 1 << int(RECORD_SHIFT) == RECORD_BYTES
 
-TYPES = f"a command's, {CommandType.ENTER:d} to {CommandType.STATE:d}"
+TYPES = "one of " + ", ".join(f"{code:d} {code.name.lower()}" for code in CLIENT_TYPES)
 
 
 class Source(NamedTuple):
@@ -28,7 +28,7 @@ def source(records: np.ndarray) -> Source:
 
     Raises BadInput for a type that no client may send: the log holds known types only.
     """
-    foreign = (records["type"] < CommandType.ENTER) | (records["type"] > CommandType.STATE)
+    foreign = ~np.isin(records["type"], CLIENT_TYPES)
     if foreign.any():
         first = int(np.argmax(foreign))
         raise BadInput(f"record {first}: type {records['type'][first]}: expected {TYPES}")

@@ -30,21 +30,13 @@ from matchbox.connections import (
     DecodeCounter,
     Setting,
 )
-from matchbox.constants import CommandType
+from matchbox.constants import CLIENT_TYPES, CommandType
 from matchbox.jit import kernel
 from matchbox.libc import CLOCK_REALTIME, clock_ns
 from matchbox.ring import CONSUMER, PRODUCER_GATE, PRODUCER_NEXT, claim, count_of, mask_of, publish
 from matchbox.schema import CANCEL_BYTES, COMMAND_BYTES, REPORT_BYTES
 
 ENTER, CANCEL = U(CommandType.ENTER), U(CommandType.CANCEL)
-CLIENT_TYPES = (
-    CommandType.ENTER,
-    CommandType.CANCEL,
-    CommandType.REDUCE,
-    CommandType.REPLACE,
-    CommandType.DEFINE,
-    CommandType.STATE,
-)
 CLIENT_TYPE_BITS = U(sum(1 << code for code in CLIENT_TYPES))
 TYPE_BITS = U(64)
 TYPE_MASK = U(0xFF)

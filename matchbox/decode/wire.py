@@ -7,20 +7,10 @@ everything else is done for all messages at once. Such a file has no times: they
 
 import numpy as np
 
-from matchbox.constants import CommandType
+from matchbox.constants import CLIENT_TYPES, CommandType
 from matchbox.decode.contents import Progress
 from matchbox.errors import BadInput
 from matchbox.schema import CANCEL_BYTES, COMMAND_BYTES, RECORD, RECORD_BYTES
-
-CLIENT_TYPES = (
-    CommandType.ENTER,
-    CommandType.CANCEL,
-    CommandType.REDUCE,
-    CommandType.REPLACE,
-    CommandType.DEFINE,
-    CommandType.STATE,
-)
-"""What may come from outside: from a client, or in a file."""
 
 WORD_BYTES = 8
 RECORD_WORDS = RECORD_BYTES // WORD_BYTES

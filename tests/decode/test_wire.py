@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matchbox.constants import CommandType
-from matchbox.decode import messages, wire
+from matchbox.constants import CLIENT_TYPES, CommandType
+from matchbox.decode import wire
 from matchbox.errors import BadInput
 from matchbox.generate import session
 from matchbox.schema import COMMAND, RECORD
@@ -37,10 +37,6 @@ def test_records_and_commands_give_the_same_bytes() -> None:
     records = session(500, seed=5)
     commands = records.view(np.uint8).reshape(-1, RECORD.itemsize)[:, 24:].copy().view(COMMAND)
     assert wire.encode(commands.reshape(-1)) == wire.encode(records)
-
-
-def test_takes_what_the_port_takes() -> None:
-    assert wire.CLIENT_TYPES == messages.CLIENT_TYPES
 
 
 def test_nothing() -> None:
@@ -75,7 +71,7 @@ def test_what_is_no_message(data: bytes, told: str) -> None:
         wire.decode(data, "feed")
 
 
-@given(st.lists(st.sampled_from(wire.CLIENT_TYPES), min_size=1), st.data())
+@given(st.lists(st.sampled_from(CLIENT_TYPES), min_size=1), st.data())
 def test_a_prefix_is_whole_messages_or_refused(
     types: list[CommandType], data: st.DataObject
 ) -> None:
