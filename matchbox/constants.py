@@ -197,3 +197,12 @@ class Exit(IntEnum):
     BUG = 70  # matchbox itself failed; MATCHBOX_TRACEBACK=1 shows where
     INTERRUPTED = 130  # interrupted by a signal
     BROKEN_PIPE = 141  # whoever read the output went away
+
+
+class Halt(IntEnum):
+    """Why an engine stopped itself. What was logged is kept; what was not sent is sent at the next
+    start."""
+
+    NONE = 0  # it did not
+    LOG_FAILED = 1  # no further segment of the log could be made: disk full or failing
+    PUBLICATION = 2  # report sequences were not dense: a fault in matchbox

@@ -21,7 +21,8 @@ import numpy as np
 from matchbox.atomics import U, cycles, fence, load_acquire, store_ordered, store_release, store_u64
 from matchbox.book.apply import apply, look_ahead, prime
 from matchbox.book.state import OUTBOX_SOFT, Book
-from matchbox.connections import Connections
+from matchbox.connections import Connections, Setting
+from matchbox.constants import Halt
 from matchbox.decode.entry import decode_step
 from matchbox.decode.feed import Source, feed_step
 from matchbox.idle import busy, idle, timespec_of
@@ -68,17 +69,9 @@ class Stage(IntEnum):
     DELIVER = 3
 
 
-class Halt(IntEnum):
-    """Why an engine stopped itself."""
-
-    NONE = 0
-    LOG_FAILED = 1  # no further segment can be had: disk full or failing
-    PUBLICATION = 2  # report sequences were not dense
-
-
 # Cells shared by the threads and the control plane, each on a line pair of its own.
-STOP, HALTED, ASLEEP, DELIVERED = U(0), U(16), U(32), U(48)
-CELL_WORDS = 64
+STOP, ASLEEP = U(0), U(16)
+CELL_WORDS = 32
 
 BATCH = U(512)
 """Commands a step at the most: what waits in the ring bounds how long the first report of a batch
@@ -96,8 +89,8 @@ class Core(NamedTuple):
     book: Book
     outbox: np.ndarray  # u64[entries * 8]: reports of the current step
     publisher: Publisher
-    cells: np.ndarray  # u64[64], above
-    bell: np.ndarray  # i64[2]: eventfd that wakes a parked matcher; address of 64 bytes of scratch
+    cells: np.ndarray  # u64[32], above
+    bell: np.ndarray  # i64[2]: eventfd that wakes a parked matcher; address of 32 bytes of scratch
 
 
 @kernel
@@ -195,16 +188,14 @@ def send_unsent(core, made):
     seen."""
     if not log_reports(core.reports, core.outbox, made):
         return U(Halt.LOG_FAILED)
-    return (
-        U(Halt.PUBLICATION)
-        if publish_reports(core.publisher, core.outbox, U(0), made)
-        else U(Halt.NONE)
-    )
+    if publish_reports(core.publisher, core.outbox, U(0), made) != U(0):
+        return U(Halt.PUBLICATION)
+    return U(Halt.NONE)
 
 
 @kernel
 def park(core, timeout_ms):
-    """Matcher: block until the decoder rings or the time is up.
+    """Matcher: block until the decoder rings, a client can be sent to again, or the time is up.
 
     The decoder stores its cursor, then reads ASLEEP; the matcher stores ASLEEP, then reads the
     cursor. Both have a full fence between the two, so one of them sees the other and no wake-up is
@@ -214,10 +205,11 @@ def park(core, timeout_ms):
     fence()
     _, waiting = available(core.ring, U(1))
     if waiting == U(0):
-        scratch = core.bell[1]
-        store_u64(scratch, U(core.bell[0]) | (U(POLLIN) << U(32)))
-        if poll(scratch, 1, timeout_ms) > 0:
-            read(core.bell[0], scratch, 8)
+        bell, scratch = core.bell[0], core.bell[1]
+        for i, descriptor in enumerate((bell, core.connections.settings[Setting.OUT_EPOLL])):
+            store_u64(scratch + 8 * i, U(descriptor) | (U(POLLIN) << U(32)))  # struct pollfd
+        if poll(scratch, 2, timeout_ms) > 0:
+            read(bell, scratch, 8)
     store_release(core.cells, ASLEEP, U(0))
 
 
@@ -227,8 +219,9 @@ def ring_bell(core):
     fence()
     if load_acquire(core.cells, ASLEEP) != U(0):
         store_release(core.cells, ASLEEP, U(0))
-        store_u64(core.bell[1] + 8, U(1))
-        write(core.bell[0], core.bell[1] + 8, 8)
+        scratch = core.bell[1] + 16
+        store_u64(scratch, U(1))
+        write(core.bell[0], scratch, 8)
 
 
 @kernel
@@ -266,7 +259,6 @@ def run(core, roles, strategy, quiet):
             done, halt = match_step(core, None)
             worked += done
             if halt != U(Halt.NONE):
-                store_release(core.cells, HALTED, halt)
                 return halt
         elif worked != U(0):
             ring_bell(core)

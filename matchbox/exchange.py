@@ -25,8 +25,9 @@ from matchbox.book import digest
 from matchbox.book.rows import rows
 from matchbox.book.state import Book
 from matchbox.config import Config
+from matchbox.constants import Halt
 from matchbox.decode.feed import allow, fed, source
-from matchbox.engine import CELL_WORDS, STOP, Core, Halt, Role, Stop
+from matchbox.engine import CELL_WORDS, STOP, Core, Role, Stop
 from matchbox.errors import Halted
 from matchbox.jit import digest as build_digest
 from matchbox.memory import address_of
@@ -42,7 +43,7 @@ GRACE_S = 2.0
 
 DEDICATED_CORES = 4
 POLL_S = 0.005
-SCRATCH_WORDS = 8
+SCRATCH_WORDS = 4
 
 
 class Exchange:
@@ -154,7 +155,8 @@ class Exchange:
             self.core.outbox[: entries.size] = entries
             halt = int(engine.send_unsent(self.core, np.uint64(entries.size // ENTRY_WORDS)))
             if halt:
-                raise Halted(f"while sending what a crash left: {Halt(halt).name.lower()}")
+                name = Halt(halt).name.lower()
+                raise Halted(f"while sending what a crash left: halt {halt}, {name}")
 
     def start_threads(self) -> None:
         intake = Role.DECODE if self.listening else Role.FEED
@@ -180,7 +182,7 @@ class Exchange:
             return
         if halt != Halt.NONE:
             reason = self.directory.failure if self.directory else ""
-            self.failure = reason or halt.name.lower()
+            self.failure = f"halt {halt:d}, {halt.name.lower()}" + (f": {reason}" if reason else "")
 
     # -- while it runs --------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """The exchange as a whole: the answers of the reference, before and after any restart."""
 
+import ctypes
 import itertools
 import os
 import signal
@@ -16,7 +17,7 @@ import pytest
 from matchbox.config import BookConfig, Config, EngineConfig, EntryConfig, LogConfig, PublishConfig
 from matchbox.constants import CLIENT_TYPES, CommandType, Exit, Kind
 from matchbox.embedded import ReferenceEngine
-from matchbox.errors import BadInput, LogRefused, Unavailable
+from matchbox.errors import BadInput, Halted, LogRefused, Unavailable
 from matchbox.exchange import Exchange
 from matchbox.raw_client import RawClient
 from matchbox.schema import OUTPUT, REPORT
@@ -247,6 +248,29 @@ def public(output: np.void) -> bytes:
         if name not in hidden.get(Kind(int(output["kind"])), []):
             report[name] = output[name]
     return report.tobytes()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system, which needs root")
+def test_a_full_disk_halts_the_engine_and_loses_nothing(tmp_path: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    place = str(tmp_path).encode()
+    if libc.mount(b"none", place, b"tmpfs", 0, b"size=5m") != 0:
+        pytest.skip(f"no mount here: {os.strerror(ctypes.get_errno())}")
+    try:
+        session = commands(11, 200_000)
+        exchange = Exchange(configuration(tmp_path), session)
+        exchange.start()
+        with pytest.raises(Halted, match="log_failed.*No space left"):
+            exchange.wait()
+        exchange.stop()
+        assert libc.mount(b"none", place, b"tmpfs", 32, b"size=64m") == 0  # 32: remount
+        with Exchange(configuration(tmp_path), session[:0]) as again:
+            pass
+        done = again.command_sequence - 1
+        assert 10_000 < done < session.size
+        assert again.digest == reference(session[:done]).digest
+    finally:
+        libc.umount2(place, 2)
 
 
 def test_exit_statuses_are_those_of_errors() -> None:

@@ -61,7 +61,7 @@ def serve(path: Path | None) -> None:
         with step("stopping"):
             exchange.stop()
     if exchange.halted:
-        raise Halted(f"the engine stopped itself: {exchange.halted}: see docs/WAL.md")
+        raise Halted(f"the engine stopped itself: {exchange.halted}: see docs/CLI.md, Halts")
     say_goodbye(exchange, recovered, time.monotonic() - start)
 
 
