@@ -19,7 +19,8 @@ from typing import Self
 
 import numpy as np
 
-from matchbox.decode.chain import crc32c, seal, unseal
+from matchbox.checksum import crc32c
+from matchbox.decode.chain import seal, unseal
 from matchbox.decode.contents import Progress
 from matchbox.decode.wire import SIZES, clear_logins, expected_types
 from matchbox.errors import BadInput, Unavailable

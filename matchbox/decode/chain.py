@@ -5,31 +5,11 @@ bytes 4-63 seeded with the checksum of the record before. So it is valid behind 
 only.
 """
 
-import numpy as np
-
-from matchbox.atomics import U, crc32c_u32, crc32c_u64
+from matchbox.atomics import U
+from matchbox.checksum import LOW_HALF, advance, sum_record
 from matchbox.jit import kernel
 
-LOW = U(0xFFFFFFFF)
-HIGH_SHIFT, LINE_SHIFT = U(32), U(3)
-
-
-@kernel
-def sum_record(words, at, number, chain):
-    """Checksum of the record whose first word is words[at], with `number` for its word 1."""
-    crc = crc32c_u64(crc32c_u32(chain, words[at] >> HIGH_SHIFT), number)
-    for word in range(2, 8):
-        crc = crc32c_u64(crc, words[at + U(word)])
-    return crc
-
-
-@kernel(entry=True)
-def sum_words(words):
-    """CRC-32C, not inverted, of u64[n]."""
-    crc = U(0)
-    for i in range(words.size):
-        crc = crc32c_u64(crc, words[U(i)])
-    return crc
+LINE_SHIFT = U(3)
 
 
 @kernel(entry=True)
@@ -40,8 +20,8 @@ def seal(words, sealed, number, chain):
     """
     for record in range(U(words.size) >> LINE_SHIFT):
         at = U(record) << LINE_SHIFT
-        chain = sum_record(words, at, number, chain)
-        sealed[at] = (words[at] & ~LOW) | chain
+        chain = advance(chain) ^ sum_record(words, at, number, U(0))
+        sealed[at] = (words[at] & ~LOW_HALF) | chain
         sealed[at + U(1)] = number
         for word in range(2, 8):
             sealed[at + U(word)] = words[at + U(word)]
@@ -59,18 +39,13 @@ def unseal(sealed, words, number, chain):
     count = U(sealed.size) >> LINE_SHIFT
     for record in range(count):
         at = U(record) << LINE_SHIFT
-        crc = sum_record(sealed, at, sealed[at + U(1)], chain)
-        if sealed[at] & LOW != crc or sealed[at + U(1)] != number:
+        crc = advance(chain) ^ sum_record(sealed, at, sealed[at + U(1)], U(0))
+        if sealed[at] & LOW_HALF != crc or sealed[at + U(1)] != number:
             return U(record), chain
-        words[at] = sealed[at] & ~LOW
+        words[at] = sealed[at] & ~LOW_HALF
         words[at + U(1)] = U(0)
         for word in range(2, 8):
             words[at + U(word)] = sealed[at + U(word)]
         chain = crc
         number += U(1)
     return count, chain
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C, not inverted, of whole words."""
-    return int(sum_words(np.frombuffer(data, "<u8")))

@@ -8,9 +8,9 @@ them before the position that other threads see. The caller makes room: it appen
 import numpy as np
 
 from matchbox.atomics import U, load_acquire, store_release, stream_fence, stream_line
+from matchbox.checksum import HIGH_HALF, advance, sum_output, sum_record
 from matchbox.constants import CommandType
 from matchbox.jit import kernel
-from matchbox.wal.checksum import HIGH_HALF, advance, sum_output, sum_record
 from matchbox.wal.state import (
     BASE,
     CAPACITY,

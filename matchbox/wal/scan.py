@@ -1,9 +1,9 @@
 """Reading a log: which records are valid, and what stands behind the last one. Kernels."""
 
 from matchbox.atomics import U
+from matchbox.checksum import LOW_HALF, sum_output, sum_record
 from matchbox.constants import IGNORABLE_TYPE_BIT, CommandType, Kind
 from matchbox.jit import kernel
-from matchbox.wal.checksum import LOW_HALF, sum_output, sum_record
 
 BYTE = U(0xFF)
 

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from matchbox.checksum import crc32c
 from matchbox.errors import LogRefused
 from matchbox.memory import MADV_POPULATE_WRITE, address_of
 from matchbox.schema import RECORD_BYTES, SEGMENT, SEGMENT_LAYOUT
-from matchbox.wal.crc import crc32c
 
 MAGIC, MAJOR, MINOR = b"MATCHLOG", 1, 0
 HEADER_BYTES = SEGMENT_LAYOUT.size

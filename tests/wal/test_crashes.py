@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from matchbox.checksum import ADVANCE
 from matchbox.errors import LogRefused, Unavailable
 from matchbox.schema import RECORD_BYTES, SEGMENT_LAYOUT
 from matchbox.wal import prepare, segment
 from matchbox.wal.append import append_commands, append_reports, roll
-from matchbox.wal.checksum import ADVANCE
 from matchbox.wal.directory import LogDirectory
 from matchbox.wal.state import FAILED, TAKEN
 from tests.wal import logs

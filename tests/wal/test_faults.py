@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from matchbox.checksum import crc32c
 from matchbox.errors import LogRefused
 from matchbox.schema import SEGMENT_LAYOUT
-from matchbox.wal.crc import crc32c
 from matchbox.wal.directory import LogDirectory
 from tests.wal.logs import LIMITS, SLOTS, content, write
 

@@ -1,4 +1,4 @@
-"""Chained checksums of log records. Kernels.
+"""Checksums: of bytes, and chained through the records of logs and captures. Kernels.
 
 checksum = CRC-32C, without final inversion, of all bytes of the record but the checksum itself,
 seeded with the checksum of the record before. So a record is valid only behind its predecessor:
@@ -12,7 +12,7 @@ only the look-ups wait for one another:
 
 import numpy as np
 
-from matchbox.atomics import CRC_TABLE, U, crc32c_u32, crc32c_u64
+from matchbox.atomics import CRC_TABLE, U, crc32c_portable, crc32c_u32, crc32c_u64
 from matchbox.jit import kernel
 
 SUMMED_BYTES = 60
@@ -71,3 +71,16 @@ def sum_output(words, at, seed):
         crc32c_u64(crc32c_u64(crc, words[at + U(3)]), words[at + U(4)]), words[at + U(5)]
     )
     return crc32c_u64(crc32c_u32(crc, words[at + U(6)] >> U(32)), words[at + U(7)])
+
+
+@kernel(entry=True)
+def sum_bytes(data):
+    crc = U(0)
+    for i in range(data.size):
+        crc = crc32c_portable(crc, U(data[U(i)]), 1)
+    return crc
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C of `data`, without its inversions. For headers; called from Python."""
+    return int(sum_bytes(np.frombuffer(bytearray(data), np.uint8)))
