@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matchbox.constants import Action, Kind, Parameter, Reason, ReportFlag, Side, Tif
     from matchbox.embedded import Engine, ReferenceEngine
-    from matchbox.schema import COMMAND, RECORD, REPORT
+    from matchbox.schema import COMMAND, RECORD, REPORT, joined
     from matchbox.subscriber import Subscriber
 
 _HOMES = {
@@ -19,6 +19,7 @@ _HOMES = {
     "COMMAND": "schema",
     "RECORD": "schema",
     "REPORT": "schema",
+    "joined": "schema",
     "Action": "constants",
     "Kind": "constants",
     "Parameter": "constants",
@@ -42,6 +43,7 @@ __all__ = [
     "Side",
     "Subscriber",
     "Tif",
+    "joined",
 ]
 
 

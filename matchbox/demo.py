@@ -23,7 +23,7 @@ from matchbox.config import BookConfig, Config, EntryConfig, LogConfig, PublishC
 from matchbox.constants import Kind, ReportFlag, Side
 from matchbox.errors import Unavailable
 from matchbox.raw_client import RawClient
-from matchbox.schema import OUTPUT, RECORD, REPORT, REPORT_BYTES
+from matchbox.schema import RECORD, REPORT, joined, reports_of
 from matchbox.subscriber import Subscriber, Summary
 
 if TYPE_CHECKING:
@@ -146,10 +146,10 @@ def converse(exchange: "Exchange", commands: np.ndarray) -> tuple[np.ndarray, np
         client.finish()
         exchange.stop()
         public.extend(subscriber)
-        return joined(own), joined(public), subscriber.summary
+        return together(own), together(public), subscriber.summary
 
 
-def joined(parts: list[np.ndarray]) -> np.ndarray:
+def together(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.empty(0, REPORT), *parts])
 
 
@@ -164,7 +164,7 @@ def logged_commands(folder: Path) -> np.ndarray:
     limits = Limits(LIMITS.orders, LIMITS.levels, LIMITS.instruments)
     with LogDirectory(folder, limits) as log:
         runs = [run.words[8 : 8 + 8 * run.count].copy().view(RECORD) for run in log.commands]
-    return np.concatenate([np.empty(0, RECORD), *runs])[1:]
+    return joined(np.empty(0, RECORD), *runs)[1:]
 
 
 def check(outcome: Outcome, own: np.ndarray, public: np.ndarray, records: np.ndarray) -> None:
@@ -196,12 +196,6 @@ def check(outcome: Outcome, own: np.ndarray, public: np.ndarray, records: np.nda
             outcome.digest == digest(*book.rows(), book.report_sequence),
         ),
     ]
-
-
-def reports_of(outputs: np.ndarray) -> np.ndarray:
-    """The REPORT part of OUTPUT entries."""
-    rows = outputs.view(np.uint8).reshape(-1, OUTPUT.itemsize)[:, :REPORT_BYTES]
-    return np.ascontiguousarray(rows).view(REPORT).reshape(-1)
 
 
 def unmasked(reports: np.ndarray) -> np.ndarray:

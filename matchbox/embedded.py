@@ -27,7 +27,7 @@ from matchbox.constants import (
     Tif,
 )
 from matchbox.errors import BadInput
-from matchbox.schema import COMMAND, OUTPUT, RECORD, RECORD_LAYOUT, REPORT, REPORT_BYTES
+from matchbox.schema import COMMAND, OUTPUT, RECORD, RECORD_LAYOUT, reports_of
 
 COMMAND_AT = RECORD_LAYOUT.offsets()["type"]
 
@@ -106,11 +106,12 @@ class CompiledBook:
         check(self.state)
 
 
-def code(value: str, codes: type[IntEnum], field: str) -> int:
-    """A code by its name, in any case. Raises BadInput naming the field and the names it may
-    have."""
+def code(value: str | IntEnum, codes: type[IntEnum], field: str) -> int:
+    """A code by its name, in any case, or by itself. Raises BadInput naming what it may be."""
+    if isinstance(value, codes):
+        return int(value)
     try:
-        return int(codes[value.upper()])
+        return int(codes[value.upper()])  # type: ignore[union-attr]
     except (KeyError, AttributeError):
         expected = ", ".join(repr(name.lower()) for name in codes.__members__)
         raise BadInput(f"{field} {value!r}: expected one of {expected}") from None
@@ -131,7 +132,8 @@ class EngineOf:
 
         Args:
             commands: COMMAND[n], or RECORD[n] as `files.read` gives them, whose accounts and times
-            are kept. account: the account they act for.
+                are kept.
+            account: the account they act for.
             time_ns: their time; by default that of the command before.
         Returns:
             REPORT[m]: every command makes at least one.
@@ -141,17 +143,11 @@ class EngineOf:
         commands = np.asarray(commands)
         if commands.dtype not in (COMMAND, RECORD) or commands.ndim != 1:
             raise BadInput(
-                f"commands: {commands.ndim}-dimensional {commands.dtype}: "
-                "expected a one-dimensional array of matchbox.COMMAND or matchbox.RECORD"
+                f"commands: {commands.ndim}-dimensional, {commands.dtype.itemsize} bytes an item: "
+                "expected a one-dimensional array of matchbox.COMMAND or matchbox.RECORD "
+                "(np.concatenate repacks them: use matchbox.joined)"
             )
-        return (
-            self.outputs(commands, account, time_ns)
-            .view(np.uint8)
-            .reshape(-1, OUTPUT.itemsize)[:, :REPORT_BYTES]
-            .copy()
-            .view(REPORT)
-            .reshape(-1)
-        )
+        return reports_of(self.outputs(commands, account, time_ns))
 
     def outputs(self, commands: np.ndarray, account: int, time_ns: int | None) -> np.ndarray:
         """As `submit`, but OUTPUT[m]: reports with the accounts they concern and their command."""
@@ -164,11 +160,10 @@ class EngineOf:
                 np.ascontiguousarray(commands).view(np.uint8).reshape(-1, COMMAND.itemsize)
             )
             records["account"] = whole(account, "account", 0, 2**32 - 1)
-            records["time_ns"] = self.time_ns if time_ns is None else time_ns
-        if records.size:
-            if int(records["time_ns"][0]) < self.time_ns and commands.dtype != RECORD:
-                raise BadInput(f"time_ns {time_ns}: expected {self.time_ns} or later")
-            self.time_ns = max(self.time_ns, int(records["time_ns"][-1]))
+            records["time_ns"] = self.time_ns
+            if time_ns is not None:
+                records["time_ns"] = whole(time_ns, "time_ns", self.time_ns, 2**64 - 1)
+        self.time_ns = max(self.time_ns, int(records["time_ns"].max(initial=0)))
         records["checksum"] = 0
         records["command_sequence"] = (
             self.command_sequence + 1 + np.arange(records.size, dtype=np.uint64)
@@ -192,10 +187,10 @@ class EngineOf:
         self,
         *,
         order_id: int,
-        side: str,
+        side: str | Side,
         price: int,
         quantity: int,
-        tif: str = "gtc",
+        tif: str | Tif = "gtc",
         instrument: int = 1,
         account: int = 0,
         group: int = 0,
@@ -301,7 +296,7 @@ class EngineOf:
         return np.concatenate(reports)
 
     def set_state(
-        self, *, instrument: int, state: str, account: int = 0, time_ns: int | None = None
+        self, *, instrument: int, state: str | Action, account: int = 0, time_ns: int | None = None
     ) -> np.ndarray:
         """ "open", "halt", "resume" or "close" an instrument. Returns REPORT[1]."""
         action = code(state, Action, "state")
@@ -361,11 +356,13 @@ class Engine(EngineOf):
         self.compiled = CompiledBook(orders, levels, instruments)
         super().__init__(self.compiled)
 
-    def front(self, instrument: int, side: str) -> Front | None:
+    def front(self, instrument: int, side: str | Side) -> Front | None:
         """The order that would be hit next on a side, or None."""
         from matchbox.book.dump import front
 
         number = np.uint64(code(side, Side, "side"))
+        last = self.compiled.state.instruments.size - 1
+        instrument = whole(instrument, "instrument", 1, last)
         there, *values = front(self.compiled.state, np.uint64(instrument), number)
         return Front(*(int(value) for value in values)) if there else None
 

@@ -9,7 +9,7 @@ class MatchboxError(Exception):
     exit = Exit.CHECK_FAILED
 
 
-class BadInput(MatchboxError):
+class BadInput(MatchboxError, ValueError):
     """A file, row, option value or stream is not what it should be."""
 
     exit = Exit.BAD_INPUT

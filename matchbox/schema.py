@@ -256,3 +256,18 @@ assert COMMAND.itemsize == COMMAND_BYTES and RECORD.itemsize == RECORD_BYTES == 
 assert REPORT.itemsize == REPORT_BYTES and MOLD.itemsize == 20
 assert RECORD_LAYOUT.offsets()["type"] == RECORD_BYTES - COMMAND_BYTES
 assert OUTPUT_LAYOUT.offsets()["checksum"] == REPORT_BYTES
+
+
+def joined(*arrays: np.ndarray) -> np.ndarray:
+    """COMMAND or RECORD arrays of one dtype as one.
+
+    Their fields lie over one another, which np.concatenate takes apart.
+    """
+    dtype = arrays[0].dtype
+    return np.concatenate([array.view(f"V{dtype.itemsize}") for array in arrays]).view(dtype)
+
+
+def reports_of(outputs: np.ndarray) -> np.ndarray:
+    """The REPORT[n] in OUTPUT[n]."""
+    rows = outputs.view(np.uint8).reshape(-1, OUTPUT.itemsize)[:, :REPORT_BYTES]
+    return np.ascontiguousarray(rows).view(REPORT).reshape(-1)

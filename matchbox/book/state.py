@@ -62,6 +62,7 @@ from matchbox.constants import (
     ORDERS_MAX,
     InstrumentState,
 )
+from matchbox.errors import BadInput
 from matchbox.memory import huge
 
 NODE_WORDS = 8
@@ -156,15 +157,15 @@ def allocate(
     """An empty book for `orders` live orders, `levels` live price levels and instruments 1 to
     `instruments`.
 
-    Instrument 1 is open. Raises ValueError for a limit outside 1 to its maximum.
+    Instrument 1 is open. Raises BadInput for a limit outside 1 to its maximum.
     """
     for name, value, largest in (
         ("orders", orders, ORDERS_MAX),
         ("levels", levels, LEVELS_MAX),
         ("instruments", instruments, INSTRUMENTS_MAX),
     ):
-        if not 1 <= value <= largest:
-            raise ValueError(f"{name} must be 1 to {largest}, not {value}")
+        if not isinstance(value, int) or not 1 <= value <= largest:
+            raise BadInput(f"{name} {value!r}: expected 1 to {largest}")
     books = (instruments + 1) * 2
     pages = levels + LOT + 2
     groups = levels + LIMBO * books + 2

@@ -26,7 +26,7 @@ import numpy as np
 from matchbox.constants import Action, CommandType, Side, Tif
 from matchbox.decode.lobster import ABOUT_ORDERS, Event, Rows
 from matchbox.errors import BadInput
-from matchbox.schema import RECORD
+from matchbox.schema import RECORD, joined
 
 SEEDS = ("none", "resting", "all")
 INSTRUMENT = 1
@@ -80,11 +80,6 @@ def convert(rows: Rows, seed: str = "all") -> Session:
         ahead=order < older.size,
         leaves=leaves,
     )
-
-
-def joined(*parts: np.ndarray) -> np.ndarray:
-    """RECORD arrays as one. As bytes: numpy would take fields that lie over others apart."""
-    return np.concatenate([part.view(f"V{RECORD.itemsize}") for part in parts]).view(RECORD)
 
 
 def lives_in(rows: Rows) -> Lives:

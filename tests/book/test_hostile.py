@@ -6,7 +6,7 @@ import pytest
 from matchbox.book.state import FREE_GROUPS, FREE_ORDERS, FREE_PAGES, FREE_WORDS, LIMBO, LOT
 from matchbox.constants import CommandType, Kind, Reason, Tif
 from matchbox.embedded import Engine, ReferenceEngine
-from matchbox.schema import RECORD
+from matchbox.schema import RECORD, joined
 
 I64 = (-(2**63), 2**63 - 1)
 
@@ -22,11 +22,6 @@ def cancels(ids: np.ndarray) -> np.ndarray:
     records = np.zeros(len(ids), RECORD)
     records["type"], records["order_id"] = CommandType.CANCEL, ids
     return records
-
-
-def joined(*parts: np.ndarray) -> np.ndarray:
-    """numpy does not concatenate types whose fields lie over one another."""
-    return np.frombuffer(b"".join(part.tobytes() for part in parts), RECORD)
 
 
 def agree(records: np.ndarray, **limits: int) -> Engine:

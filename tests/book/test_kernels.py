@@ -11,6 +11,7 @@ from matchbox.book.check import check
 from matchbox.book.execute import execute
 from matchbox.book.state import FREE_ORDERS, LEVELS
 from matchbox.embedded import Engine
+from matchbox.errors import BadInput
 
 FLOATS = re.compile(r"\b(sitofp|uitofp|fadd|fmul|fptosi|fptoui)\b")
 
@@ -52,7 +53,7 @@ def test_check_notices_damage() -> None:
 
 def test_limits_are_checked() -> None:
     for limits in ({"orders": 0}, {"levels": 0}, {"instruments": 0}, {"orders": 1 << 40}):
-        with pytest.raises(ValueError, match=next(iter(limits))):
+        with pytest.raises(BadInput, match=next(iter(limits))):
             state.allocate(**limits)
 
 
