@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from matchbox.atomics import U, cycles, fence, load_acquire, store_ordered, store_release, store_u64
-from matchbox.book.apply import apply, look_ahead, prime
+from matchbox.book.ahead import look_ahead, prime
+from matchbox.book.apply import apply
 from matchbox.book.state import OUTBOX_SOFT, Book
 from matchbox.connections import Connections, Setting
 from matchbox.constants import Halt

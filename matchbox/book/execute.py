@@ -2,7 +2,8 @@
 Kernels."""
 
 from matchbox.atomics import U
-from matchbox.book.apply import apply, look_ahead, prime
+from matchbox.book.ahead import look_ahead, prime
+from matchbox.book.apply import apply
 from matchbox.book.state import OUTBOX_SOFT
 from matchbox.jit import kernel
 

@@ -6,7 +6,7 @@ names, then the account and low sequence of the command.
 
 from matchbox.atomics import U
 from matchbox.book.state import REPORTS
-from matchbox.constants import ReportFlag
+from matchbox.constants import Kind, ReportFlag
 from matchbox.jit import kernel
 
 LAST = U(ReportFlag.LAST << 56)
@@ -15,6 +15,9 @@ LAST = U(ReportFlag.LAST << 56)
 def meta(kind, reason=0, flags=0):
     """Word 5 of a report but for instrument and side, which are or-ed in."""
     return U(kind << 32 | reason << 48 | flags << 56)
+
+
+REJECTED = meta(Kind.REJECTED)
 
 
 @kernel
@@ -41,6 +44,12 @@ def report(b, outbox, count, word5, reference, contra, price, quantity, order, c
     outbox[at + U(6)] = order
     outbox[at + U(7)] = command
     return count + U(1)
+
+
+@kernel(entry=True)
+def reject(b, outbox, count, fault, place, reference, contra, price, quantity, order, command):
+    word5 = place | REJECTED | (fault << U(48))
+    return report(b, outbox, count, word5, reference, contra, price, quantity, order, command)
 
 
 @kernel
