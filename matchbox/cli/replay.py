@@ -270,7 +270,8 @@ def show(result: Result, as_json: bool) -> None:
         }
         click.echo(json.dumps({name: value for name, value in values.items() if value != ""}))
         return
-    kinds = ", ".join(f"{number:,} {name}" for name, number in result.kinds.items())
+    made = [(result.kinds[name], name) for name in KINDS.values() if name in result.kinds]
+    kinds = ", ".join(f"{number:,} {name}" for number, name in made)
     click.echo(f"commands  {result.commands:,}")
     click.echo(f"reports   {result.reports:,}: {kinds}")
     click.echo(f"trades    {result.trades:,}")
