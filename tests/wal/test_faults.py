@@ -215,17 +215,17 @@ def test_stale_slots_and_sectors(sound: Sound, tmp_path: Path, grain: int) -> No
                 assert sound.outcome(path, changed) == expected, (path.name, start)
 
 
-def test_files_that_are_missing_doubled_or_foreign(sound: Sound, tmp_path: Path) -> None:
+def test_files_that_are_missing_doubled_or_foreign(sound: Sound) -> None:
     first, second = sorted(p for p in sound.bytes if p.name.startswith("commands"))
     assert sound.outcome(first, sound.bytes[second]) == "refused"
     assert sound.outcome(second, sound.bytes[first]) == "refused"
     reports = first.with_name(first.name.replace("commands", "reports"))
     assert sound.outcome(first, sound.bytes[reports]) == "refused"
     for path in (first, second, reports):
-        path.rename(tmp_path / "away")
+        path.rename(sound.folder / "away")
         with pytest.raises(LogRefused, match="missing"):
             LogDirectory(sound.folder, LIMITS)
-        (tmp_path / "away").rename(path)
+        (sound.folder / "away").rename(path)
     for path, data in sound.bytes.items():
         block = np.frombuffer(data[:HEADER], SEGMENT_LAYOUT.dtype()).copy()
         block["log_uuid"] = np.void(bytes(range(16)))
