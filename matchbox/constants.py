@@ -172,9 +172,6 @@ LEVEL_QUANTITY_MAX = (1 << 63) - 1
 
 SCALE_MAX = 18
 
-RULES_VERSION = 0
-"""Of the rules by which commands make reports. A log is replayed under those it was made with."""
-
 OPERATOR_ACCOUNT = 0
 """The account that may `define` and `state`; the raw port and replays act as this account."""
 

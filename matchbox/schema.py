@@ -201,7 +201,7 @@ GENESIS_LAYOUT = Layout(
         Field("orders", "u8", "live orders at the most"),
         Field("levels", "u8", "live price levels at the most"),
         Field("instruments", "u8", "instruments are numbered 1 to this"),
-        Field("rules", "u8", "version of the rules that reports follow: 0; another: refuse"),
+        Field("zero", "u8", "0"),
     ),
 )
 

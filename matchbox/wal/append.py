@@ -1,11 +1,8 @@
 """Appending to a log: one checksum and one 64-byte store a record. Kernels.
 
 A line is streamed past the caches, since this core will not read it again; `commit` orders all of
-them before the position that other threads see. Measured: alone, ordinary stores are 0.4 to 1 ns a
-record faster (of 6 to 8 ns); in the matching loop they push the book out of the cache, and a
-message takes 12 to 15 % longer (7 to 10 % for the report log, 3 to 7 % for the command log).
-
-The caller makes room: it appends no more than `room` says, and calls `roll` when that is nothing.
+them before the position that other threads see. The caller makes room: it appends no more than
+`room` says, and calls `roll` when that is nothing.
 """
 
 import numpy as np

@@ -8,12 +8,11 @@
 Opening reads and verifies everything and writes nothing but the lock. Rules, in the order in which
 they are applied:
 
-1.  The lock, or refuse. Then every segment and the folder are synced: nothing is concluded, and
-    nothing sent again, from what is in memory only.
+1.  The lock, or refuse.
 2.  Every header and link. A bad checksum, an unknown feature, a foreign uuid, a hole in the
     numbering or a link that does not fit its predecessor: refuse.
 3.  Every record, by the chain. A segment ends at its capacity, or where zeros begin and the next
-    one's link goes on.
+one's link goes on.
 4.  The first slot of the last segment that is not valid, zeros aside, is a *torn tail* if nothing
     stands behind it, or if the machine was started anew since (then nothing unsynced was
     promised). It is copied aside and zeroed when the log goes on. Otherwise it is *corruption*:
@@ -38,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchbox.constants import RULES_VERSION, CommandType
+from matchbox.constants import CommandType
 from matchbox.errors import LogRefused, Unavailable
 from matchbox.schema import GENESIS, LINK, OUTPUT, RECORD_BYTES
 from matchbox.wal.append import append_commands
@@ -56,7 +55,7 @@ from matchbox.wal.segment import (
     boot_id,
     name_of,
     read_header,
-    sync,
+    sync_folder,
     trim,
 )
 from matchbox.wal.state import Log, allocate
@@ -169,16 +168,11 @@ class Segments:
             "chain": self.chain,
             "predecessor": number - 1,
             "checksum": int(link_checksum(words, np.uint64(salt))),
-            "reserved": 0,
-            "time_ns": 0,
-            "zeros": 0,
-            "zero": 0,
         }
         for field, value in expected.items():
-            found = int.from_bytes(link[field].tobytes(), "little")
-            if found != value:
+            if int(link[field]) != value:
                 raise LogRefused(
-                    f"{path}: link: {field} is {found}: expected {value}: "
+                    f"{path}: link: {field} is {int(link[field])}: expected {value}: "
                     "records between this segment and the one before are missing or damaged"
                 )
         if int(link["epoch"]) < self.epoch:
@@ -254,7 +248,7 @@ class Segments:
         if self.runs:
             path, _, count = self.runs[-1]
             trim(path, 1 + count)
-        sync(self.folder)
+        sync_folder(self.folder)
         return self.used
 
 
@@ -283,7 +277,6 @@ class LogDirectory:
             ) from None
         try:
             self.take_lock()
-            self.sync()
             boot = boot_id()
             self.commands = Segments(folder, "commands", None, boot)
             self.reports = Segments(folder, "reports", self.commands.uuid, boot)
@@ -296,7 +289,7 @@ class LogDirectory:
         except OSError as error:
             self.close()
             raise Unavailable(
-                f"{error.filename or folder}: {error.strerror}: opening the log"
+                f"{error.filename or folder}: {error.strerror}: reading the log"
             ) from None
         except BaseException:
             self.close()
@@ -310,13 +303,6 @@ class LogDirectory:
             raise LogRefused(f"{self.folder}: in use by process {owner or 'unknown'}") from None
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, f"{os.getpid()}\n".encode(), 0)
-
-    def sync(self) -> None:
-        """Have on disk what a killed owner left to the system."""
-        for name in sorted(os.listdir(self.folder)):
-            if NAME.fullmatch(name):
-                sync(self.folder / name)
-        sync(self.folder)
 
     def refuse_if_behind(self) -> None:
         """A command is logged before its reports, so none may be missing that has one.
@@ -341,14 +327,9 @@ class LogDirectory:
             record = run.words[SLOT_WORDS : 2 * SLOT_WORDS].view(GENESIS)[0]
             if not run.count:
                 continue  # a crash came between the link and the genesis
-            if int(record["type"]) != CommandType.GENESIS:
-                raise LogRefused(f"{run.path}: first record is no genesis")
-            if int(record["rules"]) != RULES_VERSION:
-                raise LogRefused(
-                    f"{run.path}: genesis: rules is {int(record['rules'])}: expected "
-                    f"{RULES_VERSION}: another version of matchbox makes its reports"
-                )
-            return Limits(*(int(record[name]) for name in Limits._fields))
+            if int(record["type"]) == CommandType.GENESIS:
+                return Limits(*(int(record[name]) for name in Limits._fields))
+            raise LogRefused(f"{run.path}: first record is no genesis")
         raise LogRefused(f"{self.folder}: no genesis record")
 
     def start(
@@ -357,11 +338,8 @@ class LogDirectory:
         """Go on behind the last record, in new segments and a new epoch. Returns the logs of
         commands and reports.
 
-        A new log gets its genesis. Raises Unavailable if no segment can be made, or for a `size` or
-        `ahead` that cannot be.
+        A new log gets its genesis. Raises Unavailable if no segment can be made.
         """
-        if ahead < 1:
-            raise Unavailable(f"{ahead} segments ahead: expected 1 or more")
         if size < SEGMENT_BYTES_MIN or size % SEGMENT_BYTES_MIN:
             raise Unavailable(
                 f"segment of {size} bytes: expected a multiple of {SEGMENT_BYTES_MIN}"
@@ -389,11 +367,9 @@ class LogDirectory:
     def write_genesis(self, log: Log) -> None:
         record = np.zeros(1, GENESIS)
         record["type"], record["time_ns"] = CommandType.GENESIS, time.time_ns()
-        record["rules"] = RULES_VERSION
         for name, value in self.limits._asdict().items():
             record[name] = value
-        done = append_commands(log, record.view(np.uint64), np.uint64(0), np.uint64(1))
-        assert done == 1, "the first segment is there, and has room"
+        append_commands(log, record.view(np.uint64), np.uint64(0), np.uint64(1))
 
     @property
     def stream_epoch(self) -> int:

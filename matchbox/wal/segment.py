@@ -72,14 +72,10 @@ def header(kind: str, number: int, size: int, identity: Identity) -> np.ndarray:
     return block
 
 
-def sync(path: Path) -> None:
-    """Of a file or folder. Raises OSError that names it; nobody may try again (a second sync after
-    one that failed succeeds without having written anything)."""
-    descriptor = os.open(path, os.O_RDONLY)
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(descriptor)
 
@@ -101,7 +97,7 @@ def create(folder: Path, kind: str, number: int, size: int, identity: Identity) 
     finally:
         os.close(descriptor)
     temporary.rename(path)
-    sync(folder)
+    sync_folder(folder)
     return int(block["salt"])
 
 

@@ -15,7 +15,6 @@ import pytest
 from matchbox.checksum import ADVANCE
 from matchbox.errors import LogRefused, Unavailable
 from matchbox.schema import RECORD_BYTES, SEGMENT_LAYOUT
-from matchbox.wal import directory as directory_module
 from matchbox.wal import prepare, segment
 from matchbox.wal.append import append_commands, append_reports, roll
 from matchbox.wal.directory import LogDirectory
@@ -235,68 +234,6 @@ def test_the_stream_keeps_its_epoch_until_the_machine_restarts(
     second = next_stream(0, 2)
     assert second > first
     assert next_stream(1, 1) == second, "though that epoch has reports only"
-
-
-def test_all_is_synced_before_anything_is_concluded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path, SLOTS, 3)
-    steps: list[str] = []
-    sync, read_header = directory_module.sync, directory_module.read_header
-
-    def synced(path: Path) -> None:
-        steps.append(f"sync {path.name}")
-        sync(path)
-
-    def read(path: Path, kind: str, number: int) -> np.ndarray:
-        steps.append(f"read {path.name}")
-        return read_header(path, kind, number)
-
-    monkeypatch.setattr(directory_module, "sync", synced)
-    monkeypatch.setattr(directory_module, "read_header", read)
-    LogDirectory(tmp_path, LIMITS).close()
-    segments = [*numbers(tmp_path, "commands"), *numbers(tmp_path, "reports")]
-    assert len(segments) == 3
-    expected = [f"sync {name}" for name in [*segments, tmp_path.name]]
-    assert steps == expected + [f"read {name}" for name in segments]
-
-
-def test_what_cannot_be_synced_is_not_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path, 3, 3)
-    before = {path: path.read_bytes() for path in tmp_path.glob("*.log")}
-
-    def fails(descriptor: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fails)
-        with pytest.raises(Unavailable, match=r"commands-0{15}1\.log: Input/output error"):
-            LogDirectory(tmp_path, LIMITS)
-    assert {path: path.read_bytes() for path in tmp_path.glob("*.log")} == before
-    LogDirectory(tmp_path, LIMITS).close()  # the lock was let go of
-
-
-def test_one_log_that_cannot_be_closed_costs_the_other_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = LogDirectory(tmp_path, LIMITS)
-    command_log, report_log = directory.start("test", SEGMENT, ahead=2)
-    append(command_log, append_commands, logs.commands(2, 5))
-    append(report_log, append_reports, logs.reports(1, 5))
-    sync, synced = prepare.sync, []
-
-    def fails_for_commands(path: Path) -> None:
-        if path.name.startswith("commands"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        synced.append(path.name)
-        sync(path)
-
-    monkeypatch.setattr(prepare, "sync", fails_for_commands)
-    with pytest.raises(Unavailable, match=r"commands-0{15}1\.log: Input/output error: closing"):
-        directory.close()
-    assert synced == numbers(tmp_path, "reports") == ["reports-0000000000000001.log"]
 
 
 # -- rolling -------------------------------------------------------------------------------------
