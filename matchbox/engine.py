@@ -227,8 +227,11 @@ def ring_bell(core):
 
 @kernel
 def finished(core, stop):
-    """Matcher, when its ring is empty: may it go? Clients get what is theirs unless the time is
+    """Matcher, when a round found no work: may it go? Clients get what is theirs unless the time is
     up."""
+    _, waiting = available(core.ring, U(1))  # some may wait for a segment of the log
+    if waiting != U(0):
+        return False
     return stop == U(Stop.LEAVE) or (stop == U(Stop.DRAIN) and drained(core.connections))
 
 
