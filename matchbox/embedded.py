@@ -16,8 +16,11 @@ from matchbox.book import digest
 from matchbox.book.reference import ReferenceBook
 from matchbox.constants import (
     INSTRUMENTS_DEFAULT,
+    INSTRUMENTS_MAX,
     LEVELS_DEFAULT,
+    LEVELS_MAX,
     ORDERS_DEFAULT,
+    ORDERS_MAX,
     Action,
     CommandFlag,
     CommandType,
@@ -27,9 +30,10 @@ from matchbox.constants import (
     Tif,
 )
 from matchbox.errors import BadInput
-from matchbox.schema import COMMAND, OUTPUT, RECORD, RECORD_LAYOUT, reports_of
+from matchbox.schema import COMMAND, OUTPUT, RECORD, RECORD_LAYOUT, joined, reports_of
 
 COMMAND_AT = RECORD_LAYOUT.offsets()["type"]
+INSTRUMENT_MAX = int(np.iinfo(COMMAND["instrument"]).max)
 
 Queue = list[tuple[int, int]]
 Ladder = list[tuple[int, Queue]]
@@ -173,15 +177,7 @@ class EngineOf:
 
     def one(self, account: int, time_ns: int | None, **fields: int) -> np.ndarray:
         """Submit one command made of `fields`."""
-        command = np.zeros(1, COMMAND)
-        for name, value in fields.items():
-            low, high = int(np.iinfo(COMMAND[name]).min), int(np.iinfo(COMMAND[name]).max)
-            if (
-                name == "quantity"
-            ):  # what no field can hold is refused by the book, like all above QUANTITY_MAX
-                value = min(max(whole(value, name), low), high)
-            command[name] = whole(value, name, low, high)
-        return self.submit(command, account, time_ns)
+        return self.submit(command_of(fields), account, time_ns)
 
     def enter(
         self,
@@ -277,23 +273,23 @@ class EngineOf:
         **parameters: int,
     ) -> np.ndarray:
         """Set `price_scale` or `quantity_scale`, one command each; the first creates the
-        instrument, closed."""
-        reports = [
-            self.one(
-                account,
-                time_ns,
-                type=CommandType.DEFINE,
-                instrument=instrument,
-                parameter=code(name, Parameter, "parameter"),
-                value=value,
+        instrument, closed. Returns REPORT[m], one for each."""
+        commands = [
+            command_of(
+                {
+                    "type": CommandType.DEFINE,
+                    "instrument": instrument,
+                    "parameter": code(name, Parameter, "parameter"),
+                    "value": value,
+                }
             )
             for name, value in parameters.items()
         ]
-        if not reports:
+        if not commands:
             raise BadInput(
                 "define: expected a parameter, as in define(instrument=2, price_scale=4)"
             )
-        return np.concatenate(reports)
+        return self.submit(joined(*commands), account, time_ns)
 
     def set_state(
         self, *, instrument: int, state: str | Action, account: int = 0, time_ns: int | None = None
@@ -306,6 +302,7 @@ class EngineOf:
 
     def book(self, instrument: int = 1) -> BookView:
         """What rests in one instrument."""
+        instrument = whole(instrument, "instrument", 0, INSTRUMENT_MAX)
         orders, _ = self.engine_book.rows()
         orders = orders[orders["instrument"] == instrument]
         sides: list[Ladder] = []
@@ -331,7 +328,8 @@ class EngineOf:
         return digest.digest(*self.engine_book.rows(), self.report_sequence)
 
     def book_digest(self, instrument: int) -> str:
-        """Names what public reports tell of one instrument."""
+        """Names what public reports tell of one instrument: 32 hex digits."""
+        instrument = whole(instrument, "instrument", 0, INSTRUMENT_MAX)
         return digest.book_digest(self.engine_book.rows()[0], instrument)
 
     def check(self) -> None:
@@ -353,7 +351,7 @@ class Engine(EngineOf):
         levels: int = LEVELS_DEFAULT,
         instruments: int = INSTRUMENTS_DEFAULT,
     ) -> None:
-        self.compiled = CompiledBook(orders, levels, instruments)
+        self.compiled = CompiledBook(*limits(orders, levels, instruments))
         super().__init__(self.compiled)
 
     def front(self, instrument: int, side: str | Side) -> Front | None:
@@ -376,7 +374,7 @@ class ReferenceEngine(EngineOf):
         levels: int = LEVELS_DEFAULT,
         instruments: int = INSTRUMENTS_DEFAULT,
     ) -> None:
-        super().__init__(ReferenceBook(orders, levels, instruments))
+        super().__init__(ReferenceBook(*limits(orders, levels, instruments)))
 
 
 def whole(value: int, field: str, low: int | None = None, high: int | None = None) -> int:
@@ -388,3 +386,23 @@ def whole(value: int, field: str, low: int | None = None, high: int | None = Non
     if low is not None and high is not None and not low <= number <= high:
         raise BadInput(f"{field} {value}: expected {low} to {high}")
     return number
+
+
+def command_of(fields: dict[str, int]) -> np.ndarray:
+    """COMMAND[1] of `fields`, the others 0. Raises BadInput for what a field cannot hold."""
+    command = np.zeros(1, COMMAND)
+    for name, value in fields.items():
+        low, high = int(np.iinfo(COMMAND[name]).min), int(np.iinfo(COMMAND[name]).max)
+        if name == "quantity":  # beyond the field is beyond QUANTITY_MAX: the book refuses it
+            value = min(max(whole(value, name), low), high)
+        command[name] = whole(value, name, low, high)
+    return command
+
+
+def limits(orders: int, levels: int, instruments: int) -> tuple[int, int, int]:
+    """A book's limits, if it can have them. Raises BadInput."""
+    return (
+        whole(orders, "orders", 1, ORDERS_MAX),
+        whole(levels, "levels", 1, LEVELS_MAX),
+        whole(instruments, "instruments", 1, INSTRUMENTS_MAX),
+    )

@@ -54,6 +54,8 @@ WRONG: list[tuple[str, Callable[[Any], Any]]] = [
     ),
     ("order_id None", lambda e: e.cancel(order_id=None)),
     ("parameter 'tick'", lambda e: e.define(instrument=2, tick=1)),
+    ("instrument 'x': expected a whole number", lambda e: e.book("x")),
+    ("instrument -1", lambda e: e.book_digest(-1)),
     ("expected a parameter", lambda e: e.define(instrument=2)),
     ("state 'shut'", lambda e: e.set_state(instrument=1, state="shut")),
     ("commands: 1-dimensional", lambda e: e.submit([1, 2])),
@@ -89,7 +91,61 @@ def test_the_front_of_a_side() -> None:
             engine.front(instrument, "buy")
 
 
-def test_limits_that_cannot_be(engine: EngineOf) -> None:
-    for limits in ({"orders": 0}, {"levels": -1}, {"orders": "x"}, {"instruments": 1 << 30}):
-        with pytest.raises(BadInput, match=next(iter(limits))):
-            Engine(**limits)  # type: ignore[arg-type]
+@pytest.mark.parametrize("made", [Engine, ReferenceEngine])
+@pytest.mark.parametrize(
+    "limits",
+    [{"orders": 0}, {"levels": -1}, {"orders": "x"}, {"levels": 2.0}, {"instruments": 1 << 30}],
+)
+def test_limits_that_cannot_be(made: type[Engine | ReferenceEngine], limits: Any) -> None:
+    with pytest.raises(BadInput, match=next(iter(limits))):
+        made(**limits)
+
+
+def test_define_sets_all_or_nothing(engine: EngineOf) -> None:
+    with pytest.raises(BadInput, match="value 'x'"):
+        engine.define(instrument=2, price_scale=2, quantity_scale="x")  # type: ignore[arg-type]
+    assert engine.report_sequence == 0
+    made = engine.define(instrument=2, price_scale=2, quantity_scale=3)
+    assert made["contra"].tolist() == [1, 2] and made["price"].tolist() == [2, 3]
+
+
+def test_time_is_that_of_the_command_before(engine: EngineOf) -> None:
+    engine.cancel(order_id=1, time_ns=5)
+    engine.cancel(order_id=1)
+    assert engine.time_ns == 5
+    records = np.zeros(2, matchbox.RECORD)
+    records["time_ns"] = [6, 9]
+    engine.submit(records)
+    with pytest.raises(BadInput, match="time_ns 8: expected 9"):
+        engine.cancel(order_id=1, time_ns=8)
+
+
+def test_a_batch_of_any_size_is_the_same_commands() -> None:
+    """More reports than the outbox holds: from many commands, and from one."""
+    commands = np.zeros(10_001, matchbox.COMMAND)
+    commands["type"], commands["instrument"], commands["quantity"] = 1, 1, 1
+    commands["order_id"], commands["side"] = range(10_001), Side.SELL
+    commands["side"][-1], commands["quantity"][-1] = Side.BUY, 10_000
+    whole, parts = (Engine(orders=10_000, levels=1, instruments=1) for _ in range(2))
+    made = whole.submit(commands)
+    pieces = [parts.submit(commands[start : start + 7]) for start in range(0, 10_001, 7)]
+    assert made.size == 20_001 and made.tobytes() == np.concatenate(pieces).tobytes()
+    assert made["report_sequence"].tolist() == list(range(1, 20_002))
+    assert whole.digest == parts.digest
+
+
+def test_digests_name_what_they_say(engine: EngineOf) -> None:
+    empty = engine.book_digest(1), engine.book_digest(2), engine.digest
+    engine.cancel(order_id=9)
+    assert (engine.book_digest(1), engine.book_digest(2)) == empty[:2]
+    assert engine.digest != empty[2], "a report was made"
+    first = engine.enter(**ORDER)
+    named = engine.book_digest(1), engine.digest
+    engine.replace(order_id=1, new_order_id=2, price=1, quantity=1)
+    assert engine.book_digest(1) == named[0], "the client's id is not public"
+    assert engine.digest != named[1]
+    engine.enter(**ORDER)
+    queue = engine.book_digest(1)
+    engine.replace(order_id=2, price=1, quantity=1, requeue=True)
+    assert engine.book_digest(1) != queue, "the order within a level is"
+    assert first[0]["reference"] == 2 and engine.book_digest(2) == empty[1]
