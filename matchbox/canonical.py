@@ -1,12 +1,14 @@
 """Reports as the canonical lines in which independent engines compare notes. Plain Python.
 
-    0,seq,side,id,price,quantity      order accepted        3,seq,side,id,price,quantity   order
-    replaced
-    1,seq,price,quantity,resting,aggressor   trade          4,seq,id   cancel rejected
-    2,seq,side,id,price               order canceled        5,seq,id   replace rejected
+    0,seq,side,id,price,quantity             order accepted
+    1,seq,price,quantity,resting,aggressor   trade
+    2,seq,side,id,price                      order canceled
+    3,seq,side,id,price,quantity             order replaced
+    4,seq,id                                 cancel rejected
+    5,seq,id                                 replace rejected
 
 Sorted by (seq, first number), stable; seq counts commands from 0. The format of the public
-matching-engine benchmark of flash1-dev. Orders are named by the id they were entered with.
+matching-engine benchmark of flash1-dev. A trade names its orders by the ids that they had then.
 """
 
 import hashlib
@@ -45,13 +47,9 @@ def lines(outputs: np.ndarray, types: np.ndarray) -> Iterator[str]:
         raise BadInput(
             f"report {first['report_sequence']}: kind {first['kind']} has no canonical line"
         )
-    accepted = outputs[kinds == Kind.ACCEPTED]
-    names = np.zeros(outputs.size + 1, np.uint64)
-    names[accepted["report_sequence"]] = accepted["contra"]
-    trade = number == 1
     name, other = outputs["contra"].copy(), np.zeros(outputs.size, np.uint64)
-    name[trade] = names[outputs["reference"][trade]]
-    other[trade] = names[outputs["contra"][trade]]
+    trade = number == 1
+    name[trade], other[trade] = traded_ids(outputs, trade)
     order = np.lexsort((number, seq))
     for start in range(0, order.size, CHUNK):
         part = order[start : start + CHUNK]
@@ -70,6 +68,29 @@ def lines(outputs: np.ndarray, types: np.ndarray) -> Iterator[str]:
             yield LINES[line].format(
                 seq=s, side=side, id=i, other=o, price=price, quantity=quantity
             )
+
+
+def traded_ids(outputs: np.ndarray, trade: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of the resting orders and of the aggressors in the reports that the mask `trade` marks.
+
+    A reference is for life, an id until the next replace: the newest report before the trade that
+    gave the order an id tells it.
+    """
+    naming = outputs[np.isin(outputs["kind"], [Kind.ACCEPTED, Kind.REPLACED])]
+    keys = key(naming["reference"], naming)
+    order = np.argsort(keys)
+    keys, ids = keys[order], naming["contra"][order]
+
+    def ids_of(references: np.ndarray) -> np.ndarray:
+        return ids[np.searchsorted(keys, key(references, trades), side="right") - 1]
+
+    trades = outputs[trade]
+    return ids_of(trades["reference"]), ids_of(trades["contra"])
+
+
+def key(references: np.ndarray, reports: np.ndarray) -> np.ndarray:
+    """Sorts by order, then time. Sessions have fewer than 2^32 reports."""
+    return references << np.uint64(32) | reports["report_sequence"]
 
 
 def sha256(outputs: np.ndarray, types: np.ndarray) -> str:
