@@ -8,7 +8,7 @@ import pytest
 
 import matchbox
 from matchbox import Kind, Reason, ReportFlag
-from matchbox.constants import LEVEL_QUANTITY_MAX, QUANTITY_MAX
+from matchbox.constants import LEVEL_QUANTITY_MAX, QUANTITY_MAX, CommandType
 from matchbox.embedded import Engine, EngineOf, ReferenceEngine
 
 Maker = Any
@@ -133,13 +133,16 @@ def test_reduce_keeps_the_place(engine: EngineOf) -> None:
     assert kinds(engine.reduce(order_id=1, quantity=0)) == [(Kind.CANCELED, Reason.USER)]
 
 
-def test_replace_down_at_the_same_price_keeps_the_place(engine: EngineOf) -> None:
+@pytest.mark.parametrize("quantity", [4, 10])
+def test_replace_to_no_more_at_the_same_price_keeps_the_place(
+    engine: EngineOf, quantity: int
+) -> None:
     buy(engine, 1, 10, 100)
     buy(engine, 2, 10, 100)
-    report = engine.replace(order_id=1, price=100, quantity=4)[0]
+    report = engine.replace(order_id=1, price=100, quantity=quantity)[0]
     assert report["kind"] == Kind.REPLACED and report["reference"] == 1
     assert not report["flags"] & ReportFlag.REQUEUED
-    assert engine.book(1).bids == [(100, [(1, 4), (2, 10)])]
+    assert engine.book(1).bids == [(100, [(1, quantity), (2, 10)])]
 
 
 @pytest.mark.parametrize("change", [{"quantity": 11}, {"quantity": 4, "requeue": True}])
@@ -197,6 +200,45 @@ def test_a_level_never_overflows(engine: EngineOf) -> None:
     assert kinds(buy(engine, 3, 1, 99)) == [(Kind.ACCEPTED, Reason.NONE)]
 
 
+def test_an_order_makes_room_for_itself(engine: EngineOf) -> None:
+    """A replaced order has left its level before its new terms are weighed."""
+    buy(engine, 1, QUANTITY_MAX, 100)
+    buy(engine, 2, LEVEL_QUANTITY_MAX - QUANTITY_MAX, 100)
+    reports = engine.replace(order_id=1, price=100, quantity=QUANTITY_MAX, requeue=True)
+    assert kinds(reports) == [(Kind.REPLACED, Reason.NONE)]
+    assert rejected(
+        engine.replace(order_id=2, price=100, quantity=QUANTITY_MAX), Reason.LEVEL_OVERFLOW
+    )
+    buy(engine, 3, 1, 99)
+    assert rejected(engine.replace(order_id=3, price=100, quantity=1), Reason.LEVEL_OVERFLOW)
+
+
+@pytest.mark.parametrize("command_type", ["ENTER", "REDUCE", "REPLACE"])
+def test_a_flag_that_a_command_does_not_know(engine: EngineOf, command_type: str) -> None:
+    buy(engine, 1, 10, 100)
+    command = np.zeros(1, matchbox.COMMAND)
+    command["type"], command["flags"] = CommandType[command_type], 2
+    command["instrument"], command["price"], command["quantity"] = 1, 100, 5
+    command["order_id"] = 2 if command_type == "ENTER" else 1
+    assert rejected(engine.submit(command), Reason.INVALID_FLAGS)
+    assert engine.book(1).bids == [(100, [(1, 10)])]
+
+
+def test_a_report_says_whom_it_concerns(engine: EngineOf) -> None:
+    records = np.zeros(3, matchbox.RECORD)
+    records["type"], records["instrument"] = CommandType.ENTER, 1
+    records["account"], records["login"], records["order_id"] = [7, 8, 8], [70, 80, 81], 1
+    records["side"], records["price"], records["quantity"] = [1, 0, 0], 100, [5, 5, 0]
+    rows = engine.outputs(records, 0, None)
+    columns = ["command", "resting_account", "aggressor_account", "checksum"]  # the order's login
+    assert [tuple(int(row[name]) for name in columns) for row in rows] == [
+        (1, 7, 7, 70),
+        (2, 8, 8, 80),
+        (2, 7, 8, 70),
+        (3, 8, 8, 0),
+    ]
+
+
 @pytest.mark.parametrize("made", [Engine, ReferenceEngine])
 def test_a_full_book_still_trades(made: Maker) -> None:
     engine = made(orders=2, levels=2, instruments=1)
@@ -237,7 +279,8 @@ def test_instruments_are_defined_opened_halted_and_closed(engine: EngineOf) -> N
     engine.set_state(instrument=2, state="resume")
     assert kinds(engine.cancel(order_id=1)) == [(Kind.CANCELED, Reason.USER)]
     engine.set_state(instrument=2, state="close")
-    assert rejected(engine.define(instrument=5, price_scale=1), Reason.UNKNOWN_INSTRUMENT)
+    for number in (0, 5):
+        assert rejected(engine.define(instrument=number, price_scale=1), Reason.UNKNOWN_INSTRUMENT)
     assert rejected(engine.define(instrument=3, price_scale=19), Reason.INVALID_PARAMETER)
     assert rejected(engine.set_state(instrument=2, state="open", account=1), Reason.NOT_PERMITTED)
 
