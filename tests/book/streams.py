@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from matchbox.constants import CommandType
+from matchbox.constants import CommandType, Side
 from matchbox.embedded import Engine, EngineOf, ReferenceEngine
 from matchbox.schema import RECORD
 
@@ -51,8 +51,9 @@ def random_records(rng: np.random.Generator, count: int) -> np.ndarray:
         records["price"] = rng.choice(EXTREME_PRICES, count)
     else:
         records["price"] = 100 + rng.integers(0, prices, count)
-    if rng.random() < 0.2:  # levels are full of a few orders
+    if rng.random() < 0.2:  # a few orders fill a level, and few of the other side empty it
         records["quantity"] = rng.choice([1, 2**61, 2**62 - 1, 2**62], count)
+        records["side"][rng.random(count) < 0.8] = Side.BUY
     else:
         usual, odd = [1, 2, 3, 5, 8, 13], [0, -1, 2**62, 2**62 + 1]
         weights = [0.15] * 6 + [0.01, 0.01, 0.07, 0.01]

@@ -213,15 +213,100 @@ def test_an_order_makes_room_for_itself(engine: EngineOf) -> None:
     assert rejected(engine.replace(order_id=3, price=100, quantity=1), Reason.LEVEL_OVERFLOW)
 
 
-@pytest.mark.parametrize("command_type", ["ENTER", "REDUCE", "REPLACE"])
-def test_a_flag_that_a_command_does_not_know(engine: EngineOf, command_type: str) -> None:
+# What is wrong in order of the checks: a field, its wrong and right value, the reason.
+CHECKS: dict[CommandType, list[tuple[str, int, int, Reason]]] = {
+    CommandType.ENTER: [
+        ("instrument", 4, 2, Reason.UNKNOWN_INSTRUMENT),
+        ("instrument", 2, 1, Reason.INSTRUMENT_NOT_OPEN),
+        ("side", 2, 1, Reason.INVALID_SIDE),
+        ("kind_tif", 0x28, 0x20, Reason.INVALID_KIND),
+        ("kind_tif", 0x20, 0x10, Reason.INVALID_TIF),
+        ("flags", 1, 0, Reason.INVALID_FLAGS),
+        ("quantity", 0, QUANTITY_MAX + 1, Reason.INVALID_QUANTITY),
+        ("quantity", QUANTITY_MAX + 1, 1, Reason.INVALID_QUANTITY),
+        ("order_id", 1, 9, Reason.DUPLICATE_ORDER_ID),
+    ],
+    CommandType.CANCEL: [
+        ("account", 1, 0, Reason.UNKNOWN_ORDER),
+        ("order_id", 9, 1, Reason.UNKNOWN_ORDER),
+        ("instrument", 2, 1, Reason.UNKNOWN_ORDER),
+    ],
+    CommandType.REDUCE: [
+        ("order_id", 9, 1, Reason.UNKNOWN_ORDER),
+        ("instrument", 2, 0, Reason.UNKNOWN_ORDER),
+        ("flags", 1, 0, Reason.INVALID_FLAGS),
+        ("quantity", -1, QUANTITY_MAX + 1, Reason.INVALID_QUANTITY),
+        ("quantity", QUANTITY_MAX + 1, QUANTITY_MAX, Reason.INVALID_QUANTITY),
+        ("quantity", QUANTITY_MAX, 9, Reason.NOT_REDUCED),
+    ],
+    CommandType.REPLACE: [
+        ("order_id", 9, 3, Reason.UNKNOWN_ORDER),
+        ("instrument", 1, 0, Reason.UNKNOWN_ORDER),
+        ("order_id", 3, 1, Reason.INSTRUMENT_NOT_OPEN),
+        ("flags", 2, 1, Reason.INVALID_FLAGS),
+        ("quantity", 0, QUANTITY_MAX + 1, Reason.INVALID_QUANTITY),
+        ("quantity", QUANTITY_MAX + 1, 5, Reason.INVALID_QUANTITY),
+        ("new_order_id", 2, 1, Reason.DUPLICATE_ORDER_ID),
+    ],
+    CommandType.DEFINE: [
+        ("account", 1, 0, Reason.NOT_PERMITTED),
+        ("instrument", 0, 5, Reason.UNKNOWN_INSTRUMENT),
+        ("instrument", 5, 4, Reason.UNKNOWN_INSTRUMENT),
+        ("parameter", 3, 2, Reason.INVALID_PARAMETER),
+        ("value", -1, 19, Reason.INVALID_PARAMETER),
+        ("value", 19, 18, Reason.INVALID_PARAMETER),
+    ],
+    CommandType.STATE: [
+        ("account", 1, 0, Reason.NOT_PERMITTED),
+        ("instrument", 4, 1, Reason.UNKNOWN_INSTRUMENT),
+        ("parameter", 5, 1, Reason.INVALID_PARAMETER),
+        ("parameter", 1, 2, Reason.INVALID_TRANSITION),
+    ],
+}
+
+
+@pytest.mark.parametrize("command_type", CHECKS, ids=lambda command_type: command_type.name)
+def test_the_first_check_that_fails_is_the_reason(
+    engine: EngineOf, command_type: CommandType
+) -> None:
+    """All that can be wrong is; one thing after the other is put right."""
+    engine.define(instrument=2, price_scale=0)
+    engine.set_state(instrument=2, state="open")
     buy(engine, 1, 10, 100)
-    command = np.zeros(1, matchbox.COMMAND)
-    command["type"], command["flags"] = CommandType[command_type], 2
-    command["instrument"], command["price"], command["quantity"] = 1, 100, 5
-    command["order_id"] = 2 if command_type == "ENTER" else 1
-    assert rejected(engine.submit(command), Reason.INVALID_FLAGS)
-    assert engine.book(1).bids == [(100, [(1, 10)])]
+    buy(engine, 2, 10, 100)
+    buy(engine, 3, 10, 100, instrument=2)
+    engine.set_state(instrument=2, state="halt")
+    record = np.zeros(1, matchbox.RECORD)
+    record["type"] = command_type
+    if command_type < CommandType.DEFINE:  # there the value stands in its place
+        record["price"] = 101
+    checks = CHECKS[command_type]
+    for field, wrong, _, _ in reversed(checks):
+        record[field] = wrong
+    for field, wrong, right, reason in checks:
+        assert record[field] == wrong
+        digest = engine.book_digest(1)
+        assert rejected(engine.submit(record), reason), (field, wrong)
+        assert engine.book_digest(1) == digest, "nothing was changed"
+        record[field] = right
+    assert (engine.submit(record)["kind"] != Kind.REJECTED).all()
+
+
+@pytest.mark.parametrize("number", [0, 5, 6, 9, 0x41, 0x42, 0x80, 255])
+def test_other_types_mean_nothing_here(engine: EngineOf, number: int) -> None:
+    command = np.frombuffer(bytes([number]) + b"\1" * 39, matchbox.COMMAND)
+    report = engine.submit(command)[0]
+    expected = (1, 0, 0x0101010101010101, 0, 0, 0x01010101, Kind.REJECTED, 0)
+    assert report.item()[:8] == expected
+    assert (report["reason"], report["flags"]) == (Reason.NOT_SUPPORTED, ReportFlag.LAST)
+
+
+def test_the_last_price_is_part_of_the_state(engine: EngineOf) -> None:
+    sell(engine, 1, 1, 100)
+    sell(engine, 2, 1, 101)
+    buy(engine, 3, 2, 105)
+    (_, instruments) = engine.engine_book.rows()
+    assert (instruments["traded"][0], instruments["last_price"][0]) == (1, 101)
 
 
 def test_a_report_says_whom_it_concerns(engine: EngineOf) -> None:
