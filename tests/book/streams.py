@@ -78,7 +78,7 @@ def twins(limits: dict[str, int]) -> tuple[EngineOf, EngineOf]:
 def disagreement(records: np.ndarray, limits: dict[str, int], batch: int, check: bool) -> str:
     """Drive both engines; "" if they agree, else a case that can be run again."""
     found = first_difference(records, limits, batch, check)
-    return case(records, limits, found) if found else ""
+    return case(records, limits, check, found) if found else ""
 
 
 def first_difference(
@@ -95,14 +95,17 @@ def first_difference(
             first = next((i for i in range(same) if got[i] != expected[i]), same)
             return f"{got[first : first + 1]} != {expected[first : first + 1]}"
         if check:
-            compiled.check()
-            readable.check()
+            try:
+                compiled.check()
+                readable.check()
+            except AssertionError as broken:
+                return f"after {start + part.size} commands: {broken!r}"
             if compiled.digest != readable.digest:
                 return f"digests differ after {start + part.size} commands"
     return "" if compiled.digest == readable.digest else "digests differ"
 
 
-def case(records: np.ndarray, limits: dict[str, int], found: str) -> str:
+def case(records: np.ndarray, limits: dict[str, int], check: bool, found: str) -> str:
     """A disagreement, cut down to few commands, as Python."""
     kept = list(range(records.size))
     size = len(kept) // 2
@@ -110,7 +113,7 @@ def case(records: np.ndarray, limits: dict[str, int], found: str) -> str:
         start = 0
         while start < len(kept):
             fewer = kept[:start] + kept[start + size :]
-            if fewer and first_difference(records[fewer], limits, batch=len(fewer)):
+            if fewer and first_difference(records[fewer], limits, len(fewer), check):
                 kept = fewer
             else:
                 start += size
@@ -120,5 +123,5 @@ def case(records: np.ndarray, limits: dict[str, int], found: str) -> str:
         f"{found}\n{records[kept]}\nimport numpy as np, matchbox\n"
         f"records = np.frombuffer(bytes.fromhex({rows!r}), matchbox.RECORD)\n"
         f"for engine in (matchbox.Engine(**{limits}), matchbox.ReferenceEngine(**{limits})):\n"
-        "    print(engine.submit(records), engine.digest)"
+        "    print(engine.submit(records), engine.digest, engine.check())"
     )
