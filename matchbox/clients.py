@@ -12,10 +12,14 @@ from matchbox.connections import (
     BACKLOG,
     CLOSED,
     DESCRIPTOR,
+    DRAINED,
+    END,
     ENDED,
     LINE_WORDS,
+    LOGIN,
     OPENED,
     REASON,
+    START,
     Connections,
     DecodeCounter,
     Ending,
@@ -32,15 +36,22 @@ class Status(NamedTuple):
     descriptor: int  # -1 once closed
     backlog: int  # bytes of reports waiting in the out buffer
     ending: Ending  # NONE while it lives
+    drained: bool  # its input has ended, and it was sent every report
+    undecoded: int  # bytes that were read and wait; for sure only when no decoder runs
 
 
 def statuses(connections: Connections) -> list[Status]:
     """Every slot that was ever used, with its newest connection."""
     rows = []
     for slot in np.flatnonzero(connections.control[int(OPENED) :: LINE_WORDS]):
-        control, endings, progress = (
+        control, intake, endings, progress = (
             array[slot * LINE_WORDS : (slot + 1) * LINE_WORDS]
-            for array in (connections.control, connections.endings, connections.progress)
+            for array in (
+                connections.control,
+                connections.intake,
+                connections.endings,
+                connections.progress,
+            )
         )
         login = int(control[int(OPENED)])
         ended = int(endings[int(ENDED)]) == login
@@ -53,6 +64,10 @@ def statuses(connections: Connections) -> list[Status]:
                 -1 if closed else int(control[int(DESCRIPTOR)]),
                 int(progress[int(BACKLOG)]),
                 Ending(int(endings[int(REASON)])) if ended else Ending.NONE,
+                int(progress[int(DRAINED)]) == login,
+                int(intake[int(END)]) - int(intake[int(START)])
+                if int(intake[int(LOGIN)]) == login
+                else 0,
             )
         )
     return rows

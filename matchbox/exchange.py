@@ -251,7 +251,7 @@ class Exchange:
         if self.core is not None:
             self.sequences = self.command_sequence, self.report_sequence
         if self.entry:
-            self.entry.close()
+            self.entry.close(halted=bool(self.failure))
         elif self.table is not None:
             connections.free(self.table)
         if self.sender:

@@ -21,7 +21,7 @@ import numpy as np
 
 from matchbox.atomics import U
 from matchbox.clients import statuses
-from matchbox.connections import Connections, free
+from matchbox.connections import Connections, Ending, free
 from matchbox.constants import OPERATOR_ACCOUNT, Kind, Reason, ReportFlag
 from matchbox.decode.register import NO_LOGIN, register
 from matchbox.errors import Unavailable
@@ -42,6 +42,14 @@ def refusal(reason: Reason) -> bytes:
     report = np.zeros(1, REPORT)
     report["kind"], report["reason"], report["flags"] = Kind.REJECTED, reason, ReportFlag.LAST
     return report.tobytes()
+
+
+def has_bytes(sock: socket.socket) -> bool:
+    """Whether there is something that was not read. The end of the stream is nothing."""
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except OSError:
+        return False
 
 
 class Parting:
@@ -142,11 +150,13 @@ class OrderEntry:
             sock.close()
         self._parting.close()
 
-    def close(self, linger_s: float = CLOSE_LINGER_S) -> int:
+    def close(self, linger_s: float = CLOSE_LINGER_S, halted: bool = False) -> int:
         """Close every connection, and the table. The data plane's threads have ended.
 
-        Clients who were sent all their reports see an end of stream, the others a reset: nobody
+        Clients whose every byte was answered see an end of stream, the others a reset: nobody
         takes an incomplete stream for a complete one. Returns how many were reset.
+
+        `halted`: commands that were taken may have no answer, so only who is done is complete.
         """
         self.stop()
         parting, reset = Parting(linger_s), 0
@@ -154,7 +164,9 @@ class OrderEntry:
             if status.descriptor < 0:
                 continue
             sock = socket.socket(fileno=status.descriptor)
-            if status.backlog:
+            idle = not halted and status.ending == Ending.NONE and not status.undecoded
+            whole = status.drained or (idle and not has_bytes(sock))
+            if status.backlog or not whole:
                 abort = np.array([1, 0], np.int32).tobytes()
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, abort)
                 sock.close()

@@ -15,6 +15,7 @@ from matchbox.errors import Unavailable
 from matchbox.order_entry import OrderEntry
 from tests.decode.venue import (
     LAYOUTS,
+    PATIENCE_S,
     assert_echoes,
     commands,
     receive,
@@ -122,6 +123,22 @@ def test_close_before_start_and_port_in_use() -> None:
     assert entry.close() == 0
     entry.stop()
     assert descriptors() == before
+
+
+@pytest.mark.parametrize(("sent", "halted", "reset"), [(0, False, 0), (1, False, 1), (0, True, 1)])
+def test_only_a_client_that_was_answered_sees_the_end(sent: int, halted: bool, reset: int) -> None:
+    connections = table.allocate(2)
+    entry = OrderEntry(("127.0.0.1", 0), connections)
+    entry.start()
+    with socket.create_connection(entry.address, PATIENCE_S) as client:
+        client.sendall(wire(commands(sent)))
+        until(lambda: entry.accepted == 1, "it is accepted")
+        assert entry.close(linger_s=0.05, halted=halted) == reset
+        if not reset:
+            assert client.recv(1) == b""
+            return
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
 
 
 def test_logins_run_out_slot_by_slot() -> None:
