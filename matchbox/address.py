@@ -33,7 +33,7 @@ def parse(text: str) -> Address:
         raise BadInput(f"{text!r}: no port: {EXPECTED}")
     if ":" in host:
         raise BadInput(f"{text!r}: IPv6 is not supported: {EXPECTED}")
-    if not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535):
         raise BadInput(f"{text!r}: port {port!r} is not 1 to 65535: {EXPECTED}")
     if host == "localhost":
         host = "127.0.0.1"

@@ -28,7 +28,7 @@ from matchbox.constants import (
     ORDERS_DEFAULT,
     ORDERS_MAX,
 )
-from matchbox.errors import BadInput
+from matchbox.errors import BadInput, Unavailable
 
 ENTRY_DEFAULT = "127.0.0.1:9001"
 GROUP_DEFAULT = "239.1.1.1:5001"
@@ -83,11 +83,24 @@ def choice(default: str, options: tuple[str, ...], text: str) -> Any:
     return setting(default, Rule(convert, "one of " + ", ".join(options), text))
 
 
-def words(default: str, text: str, expected: str = "a text") -> Any:
+def place(default: str, text: str) -> Any:
+    """A folder; `~` and `~user` as a shell takes them."""
+
+    def convert(value: Any) -> str | None:
+        try:
+            Path(value).expanduser()
+        except (TypeError, RuntimeError):  # no text; no such user
+            return None
+        return value if "\0" not in value else None
+
+    return setting(default, Rule(convert, "a folder", text))
+
+
+def words(default: str, text: str) -> Any:
     def convert(value: Any) -> str | None:
         return value if isinstance(value, str) and "\0" not in value else None
 
-    return setting(default, Rule(convert, expected, text))
+    return setting(default, Rule(convert, "a text", text))
 
 
 def destination(default: str, text: str) -> Any:
@@ -147,7 +160,7 @@ class BookConfig:
 class LogConfig:
     """Where and how the two logs are kept."""
 
-    folder: str = words("", "folder of the logs; empty: in the state folder", "a folder")
+    folder: str = place("", "folder of the logs; empty: in the state folder")
     segment_mib: int = power_of_two(64, 1, 1024, "size of a segment, MiB")
     ahead: int = whole(2, 1, 64, "segments kept ready")
 
@@ -227,7 +240,10 @@ def state_folder() -> Path:
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "matchbox"
+    try:
+        return (Path(base) if base else Path.home() / ".local" / "state") / "matchbox"
+    except RuntimeError:
+        raise Unavailable("this user has no home folder: expected MATCHBOX_STATE_DIR") from None
 
 
 def tables() -> dict[str, Field[Any]]:
@@ -251,6 +267,8 @@ def load(path: str | Path) -> Config:
         raise BadInput(f"{path}: byte {error.start} is not UTF-8: expected a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: not TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, as deep a list
+        raise BadInput(f"{path}: {error}: expected smaller values") from None
     return replace(check(values, str(path)), base=path.parent)
 
 

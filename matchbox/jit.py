@@ -37,7 +37,7 @@ def sources() -> list[Path]:
     kernels = [
         path
         for path in PACKAGE.rglob("*.py")
-        if "matchbox.jit" in (text := path.read_text()) or "matchbox.atomics" in text
+        if "matchbox.jit" in (text := path.read_text("utf-8")) or "matchbox.atomics" in text
     ]
     return sorted({*kernels, PACKAGE / "jit.py", PACKAGE / "constants.py", PACKAGE / "schema.py"})
 
@@ -58,8 +58,9 @@ def cache_root() -> Path:
     chosen = os.environ.get("MATCHBOX_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matchbox"
+    base = Path("~/.cache/matchbox")
     try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matchbox"
         base.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=base):
             return base

@@ -16,7 +16,7 @@ CLASS = re.compile(r"^class (?P<name>\w+)\(")
 def meanings(enum: type[IntEnum]) -> dict[int, str]:
     """Value to sentence of every code of an enum of `constants`, in declaration order."""
     result, inside = {}, False
-    for line in Path(constants.__file__).read_text().splitlines():
+    for line in Path(constants.__file__).read_text("utf-8").splitlines():
         if opened := CLASS.match(line):
             inside = opened["name"] == enum.__name__
         elif inside and (code := CODE.match(line)):

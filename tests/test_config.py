@@ -7,7 +7,7 @@ import pytest
 
 from matchbox import config
 from matchbox.config import Config
-from matchbox.errors import BadInput
+from matchbox.errors import BadInput, Unavailable
 
 
 def write(folder: Path, text: str) -> Path:
@@ -82,6 +82,7 @@ def test_every_table_and_key(tmp_path: Path) -> None:
         ('[book]\norders = "many"', "book.orders: 'many'", "a whole number"),
         ("[book]\nprefault = 1", "book.prefault: 1", "true or false"),
         ("[log]\nfolder = 1", "log.folder: 1", "a folder"),
+        ('[log]\nfolder = "~no_such_user/x"', "log.folder: '~no_such_user/x'", "a folder"),
         ('[log]\nfolder = "a\\u0000b"', "log.folder: 'a\\x00b'", "a folder"),
         ("[log]\nsegment_mib = 3", "log.segment_mib: 3", "a power of two from 1 to 1024"),
         ('[entry]\nlisten = "127.0.0.1"', "entry.listen: '127.0.0.1'", "HOST:PORT"),
@@ -92,6 +93,7 @@ def test_every_table_and_key(tmp_path: Path) -> None:
         ("[entry]\nlisten = 5001", "entry.listen: 5001", "HOST:PORT"),
         ('[publish]\ngroup = "239.1.1.1"', "publish.group: '239.1.1.1'", "GROUP:PORT"),
         ('[publish]\ngroup = "239.1.1.1:0"', "publish.group", "GROUP:PORT"),
+        ('[publish]\ngroup = "239.1.1.1:' + "9" * 5000 + '"', "publish.group", "GROUP:PORT"),
         ("[publish]\nttl = 256", "publish.ttl: 256", "from 0 to 255"),
         ("[publish]\nheartbeat_s = nan", "publish.heartbeat_s: nan", "a number from 0.01 to 3600"),
         ('[engine]\nidle = "sleep"', "engine.idle: 'sleep'", "one of backoff, yield, spin"),
@@ -111,6 +113,9 @@ def test_refused(text: str, key: str, expected: str, tmp_path: Path) -> None:
 def test_not_toml(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"exchange\.toml: not TOML: "):
         config.load(write(tmp_path, "[book"))
+    for value in ("9" * 5000, "[" * 5000):
+        with pytest.raises(BadInput, match="expected smaller values"):
+            config.load(write(tmp_path, f"[book]\norders = {value}"))
     path = tmp_path / "exchange.toml"
     path.write_bytes(b"\xff")
     with pytest.raises(BadInput, match="not UTF-8"):
@@ -133,6 +138,13 @@ def test_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert config.state_folder() == Path("/b/matchbox")
     monkeypatch.delenv("XDG_STATE_HOME")
     assert config.state_folder() == Path("/c/.local/state/matchbox")
+
+    def homeless() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(Unavailable, match="expected MATCHBOX_STATE_DIR"):
+        config.state_folder()
 
 
 def test_defaults_pass_their_own_checks() -> None:

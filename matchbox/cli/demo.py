@@ -41,14 +41,17 @@ def show(outcome: "Outcome") -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(Columns([ladder(outcome), trades(outcome)], padding=(0, 4)))
-    for check in outcome.checks:
-        mark, style = ("ok", "green") if check.good else ("NOT SO", "bold red")
-        console.print(f"  [{style}]{mark}[/]  {check.text}")
-    times = ", ".join(f"{name.partition(' (')[0]} {s:.1f} s" for name, s in outcome.seconds.items())
-    console.print(f"{outcome.commands:,} commands; {times}", soft_wrap=True)
-    verdict = "all agree" if outcome.good else "THEY DO NOT AGREE"
-    console.print(f"[bold]{verdict}[/]")
+    with console.capture() as text:  # rich would end the process where nobody reads
+        console.print(Columns([ladder(outcome), trades(outcome)], padding=(0, 4)))
+        for check in outcome.checks:
+            mark, style = ("ok", "green") if check.good else ("NOT SO", "bold red")
+            console.print(f"  [{style}]{mark}[/]  {check.text}")
+        stages = outcome.seconds.items()
+        times = ", ".join(f"{name.partition(' (')[0]} {s:.1f} s" for name, s in stages)
+        console.print(f"{outcome.commands:,} commands; {times}", soft_wrap=True)
+        verdict = "all agree" if outcome.good else "THEY DO NOT AGREE"
+        console.print(f"[bold]{verdict}[/]")
+    click.echo(text.get(), nl=False)
 
 
 def ladder(outcome: "Outcome") -> "Table":

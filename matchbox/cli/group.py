@@ -5,6 +5,7 @@ loads a compiler. Every way to end has an exit status of `constants.Exit`, and a
 on stderr.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -69,8 +70,9 @@ def group() -> None:
 
 
 def fail(text: str, status: int) -> int:
-    """One line on stderr."""
-    click.echo(f"matchbox: error: {' '.join(text.split())}", err=True)
+    """One line on stderr, if that can be written."""
+    with contextlib.suppress(OSError):
+        click.echo(f"matchbox: error: {' '.join(text.split())}", err=True)
     return status
 
 

@@ -13,6 +13,10 @@ import numpy as np
 from matchbox.errors import BadInput
 
 NS = 1_000_000_000
+SLOWEST = 1e-6
+LATEST = 2.0**62
+"""ns from the start: a century and a half."""
+
 EXPECTED = "expected max, a factor such as 1 or 2.5, or a rate such as 100000/s"
 
 
@@ -31,7 +35,7 @@ class Speed(NamedTuple):
         """
         count = len(times_ns)
         if self.per_second:
-            return np.round(np.arange(count) * (NS / self.per_second)).astype(np.int64)
+            return whole_ns(np.arange(count) * (NS / self.per_second))
         if not self.factor or not count:
             return None
         if times_ns[0] == times_ns[-1]:
@@ -39,7 +43,11 @@ class Speed(NamedTuple):
                 "--speed: the commands have no times: expected max or a rate as 100000/s"
             )
         elapsed = np.maximum.accumulate(times_ns) - times_ns[0]
-        return np.round(elapsed / self.factor).astype(np.int64)
+        return whole_ns(elapsed / self.factor)
+
+
+def whole_ns(values: np.ndarray) -> np.ndarray:
+    return np.round(np.minimum(values, LATEST)).astype(np.int64)
 
 
 class SpeedType(click.ParamType):
@@ -59,6 +67,6 @@ class SpeedType(click.ParamType):
             number = float(text.removesuffix("/s"))
         except ValueError:
             number = 0.0
-        if not 0 < number < 1e12:
+        if not SLOWEST <= number < 1e12:
             self.fail(f"{text!r}: {EXPECTED}", param, ctx)
         return Speed(per_second=number) if text.endswith("/s") else Speed(factor=number)

@@ -22,6 +22,8 @@ LONG_COUNT, LONG_BYTES = 500_000, 1 << 24
 
 def is_drawable() -> bool:
     """Whether stderr is a terminal on which lines can be redrawn."""
+    if not sys.stderr:  # it was closed before we began
+        return False
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
@@ -116,5 +118,8 @@ class StatusLine:
 
 def shown_path(path: Path) -> str:
     """A path as a user would write it."""
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without one
+        return str(path)
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

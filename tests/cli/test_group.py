@@ -129,10 +129,15 @@ def test_reader_that_goes_away_is_no_error() -> None:
 
 @pytest.mark.parametrize(
     ("redirection", "status", "told"),
-    [("> /dev/full", Exit.UNAVAILABLE, "No space left on device"), (">&-", Exit.OK, "")],
+    [
+        ("version > /dev/full", Exit.UNAVAILABLE, "No space left on device"),
+        ("version >&-", Exit.OK, ""),
+        ("replay no_such_file 2>&-", Exit.BAD_INPUT, ""),
+        ("replay no_such_file 2> /dev/full", Exit.BAD_INPUT, ""),
+    ],
 )
 def test_output_that_cannot_be_written(redirection: str, status: Exit, told: str) -> None:
-    command = " ".join([*MATCHBOX, "version", redirection])
+    command = " ".join([*MATCHBOX, redirection])
     done = subprocess.run(
         ["bash", "-c", command], env=environment(), capture_output=True, text=True, timeout=60
     )

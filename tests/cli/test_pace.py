@@ -25,7 +25,9 @@ def test_speed(text: str, speed: Speed) -> None:
     assert SpeedType().convert(speed, None, None) == speed
 
 
-@pytest.mark.parametrize("text", ["", "fast", "0", "-1", "nan", "inf", "1/m", "/s", "0/s"])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "0", "-1", "nan", "inf", "1/m", "/s", "0/s", "1e-7/s"]
+)
 def test_no_speed(text: str) -> None:
     with pytest.raises(click.BadParameter, match="expected max, a factor"):
         SpeedType().convert(text, None, None)
@@ -44,6 +46,13 @@ def test_even_rate() -> None:
     due = Speed(per_second=1e6).due_ns(TIMES)
     assert due is not None
     assert due.tolist() == [0, 1000, 2000, 3000, 4000]
+
+
+def test_slower_than_numbers_go() -> None:
+    due = Speed(per_second=1e-6).due_ns(np.zeros(10_000, np.uint64))
+    assert due is not None
+    assert due[1] == 10**15
+    assert (np.diff(due) >= 0).all()
 
 
 def test_at_once() -> None:
